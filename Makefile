@@ -53,7 +53,8 @@ test-portable: .venv/.dev
 test-slow: .venv/.dev
 	FINETTI_OPTIMIZED=1 $(BIN)/python -m pytest -n auto --dist worksteal -q -m slow $(TESTS)
 
-# Properties on examples that no run has seen; the seed repeats a failure.
+# Properties on examples that no run has seen. A red run has found one that is wrong: a fault of the
+# code or of a tolerance, not bad luck. The seed repeats it.
 SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 test-random: .venv/.dev
 	@echo "Hypothesis seed $(SEED): repeat with 'make test-random SEED=$(SEED)'."

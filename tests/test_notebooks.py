@@ -9,6 +9,7 @@ from nbclient import NotebookClient
 NOTEBOOKS = Path(__file__).parents[1] / "examples"
 SHORTER = {
     "error_bars": {"STEPS = 150": "STEPS = 2"},
+    "error_bars_in_pytorch": {"STEPS = 400": "STEPS = 2"},
     "how_many_samples": {"trials=8": "trials=2"},
     "is_it_bayesian": {'"softmax", "delta-rule", "mesa", "cme", "cme-per-token", ': '"softmax", '},
 }

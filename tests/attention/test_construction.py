@@ -6,6 +6,7 @@ import pytest
 
 from finetti.attention import (
     ConditionalMean,
+    DeltaRule,
     KernelSmoother,
     LocalLinear,
     Softmax,
@@ -25,6 +26,14 @@ NAN, INFINITY = float("nan"), float("inf")
 def test_ridge_must_be_positive(option, ridge):
     with pytest.raises(InputError, match=f"`{option}` argument of ConditionalMean"):
         ConditionalMean(RBF(), **{option: ridge})
+
+
+@pytest.mark.parametrize(("option", "end", "words"), [("step", 2.0, "2"), ("decay", 1.5, "1]")])
+def test_steps_and_decay_of_the_delta_rule_are_numbers_between_their_ends(option, end, words):
+    for wrong in (0.0, -0.5, end, NAN, [0.5, 0.6]):
+        with pytest.raises(InputError, match=rf"`{option}` .* in \(0, {words}"):
+            DeltaRule(**{option: wrong})
+    assert 0 < float(getattr(DeltaRule(**{option: 0.9}), option)) < end
 
 
 def test_only_one_ridge():

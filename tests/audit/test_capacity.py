@@ -27,12 +27,14 @@ from finetti.audit import (
 )
 from finetti.audit.capacity import BEFORE_ROUNDING, PAPERS, TUNING, _prices
 from finetti.audit.nearest import left_assumptions, projected_class, residual_class
+from finetti.audit.result import TITLES
 from finetti.bounds import Sample
 from finetti.bounds.ours import BlocksCovering, BlocksGap
 from finetti.core.errors import UnsupportedError
 
 OWN = ("parameter count", "count", "Maurey", "Schatten", "smallest")
 GELU, SILU = 1.128905, 1.099840
+PROVENANCE = {"finetti": "", "numpy": "", "python": "", "platform": ""}
 
 
 def spectral(matrix):
@@ -552,16 +554,37 @@ def test_the_capacity_of_a_low_rank_step_by_hand(bert):
         tuned_network(base, {("1", "feed_out"): delta})
 
 
+def test_no_norm_before_training_is_rounded_down():
+    """With one head the parts of a matrix are all of it, and nothing is to spare."""
+    arrays = make.synthetic("bert", layers=1)[0]
+    heads = tuned_network(audit_checkpoint(arrays, heads=1), {}).pieces[0].piece
+    for role in ("query", "key", "value"):
+        matrix = arrays[f"bert.encoder.layer.0.attention.self.{role}.weight"]
+        assert spectral(matrix) <= getattr(heads, role).norm <= spectral(matrix) * (1 + 1e-11)
+
+
+@pytest.mark.parametrize("family", ["bert", "llama"])
+def test_the_page_shows_the_spectrum_of_every_kind_of_matrix(family):
+    """A gated network has one more than the others; W_O is in W_VW_O."""
+    _, audit = audited(family)
+    found = measure_capacity(audit)
+    page = audit_page([Audited(audit, found)], {"command": "", "provenance": PROVENANCE})
+    (spectra,) = (section for section in page.sections if section.title == "Spectra")
+    charts = [chart for figure in spectra.figures for chart in figure.chart["hconcat"]]
+    titles = [json.dumps(chart["title"], ensure_ascii=False) for chart in charts]
+    kinds = [kind for kind in audit.kinds if kind != "output"]
+    assert len(kinds) == {"bert": 4, "llama": 5}[family]
+    for kind, title in zip(kinds, titles, strict=True):
+        assert TITLES[kind] in title
+
+
 @pytest.mark.parametrize("zeros", ["LayerNorm", "attention.output.dense.weight", "bias"])
 def test_zeros_are_numbers_too(zeros):
     arrays = make.synthetic("bert", layers=1)[0]
     made = {name: 0 * array if zeros in name else array for name, array in arrays.items()}
     found = measure_capacity(audit_checkpoint(made, heads=make.HEADS))
     json.dumps(found.to_dict(), allow_nan=False)
-    document = {
-        "command": "",
-        "provenance": {"finetti": "", "numpy": "", "python": "", "platform": ""},
-    }
+    document = {"command": "", "provenance": PROVENANCE}
     page = audit_page([Audited(audit_checkpoint(made, heads=make.HEADS), found)], document)
     assert any(section.title == "How many samples" for section in page.sections)
     assert str(found)

@@ -105,6 +105,8 @@ def test_rank_correlation_is_spearmans_and_its_interval_covers():
     value, interval = rank_correlation(range(8), range(8))
     assert value == interval.high == 1 > interval.low > 0.8
     assert rank_correlation(range(8), range(8, 0, -1))[1].low == -1
+    assert rank_correlation([1, 2], [5, 3]) == (-1.0, None)
+    assert rank_correlation([1], [1]) == rank_correlation([1, 2], [3, 3]) == (None, None)
 
 
 def test_gaps_are_read_by_name(series, tmp_path):

@@ -7,8 +7,10 @@ from functools import partial
 import numpy as np
 import pytest
 
-from finetti.claims import Context, run_claim
+from finetti.claims import Context, load_ledger, run_claim
 from finetti.claims.measures import Agreement, MonteCarlo, PowerLaw, Ratio, Together
+from finetti.claims.ours import predictive_futures
+from finetti.claims.random_features import feature_learning
 from sample_claims import claim
 
 
@@ -95,3 +97,35 @@ def test_arrays_by_name_are_compared_by_name():
         ("sine", True),
         ("zero", False),
     ]
+
+
+def test_the_scores_of_predictive_draws_are_those_of_normal_numbers():
+    """The mean square of |z| is 1; of the largest of all moments it is larger, and at most 9."""
+    rng, repeats = np.random.default_rng(0), 400
+    truth = rng.normal(size=(repeats, 100))
+    draws = rng.normal(size=(repeats, 100, predictive_futures.PATHS))
+    found = [predictive_futures._covered(*each, rng) for each in zip(draws, truth, strict=True)]
+    assert abs(np.mean(np.square(found)) - 1) < 5 * np.sqrt(2 / repeats)
+    factor = np.array([[2.0, 0.0], [-1.0, 0.5]])
+    mean = np.array([3.0, -4.0])
+    z = [
+        predictive_futures.largest_z(
+            mean + rng.normal(size=(1000, 2)) @ factor.T, mean, factor @ factor.T
+        )
+        for _ in range(repeats)
+    ]
+    assert max(z) < 6
+    assert 1 < np.mean(np.square(z)) < 5  # the largest of five squares of normal numbers
+
+
+@pytest.mark.parametrize("largest", [0.015, 0.021])
+def test_an_error_of_attention_that_grows_with_the_keys_is_seen(monkeypatch, largest):
+    """All else is as the claim says: only the ratio of the errors decides."""
+    errors = {"RFA": {1: 0.01, 4: 0.012, 16: largest}, "RFMLP": {1: 0.02, 4: 0.5, 16: 1.0}}
+
+    def learn(context, model, repeats, n_keys, **sizes):
+        return {"key_power_2": np.full(repeats, errors[model][n_keys])}
+
+    monkeypatch.setattr(feature_learning, "learn", learn)
+    found = run_claim(load_ledger().get("R-learn-keys"), Context())
+    assert found.verdict == ("holds" if largest < 0.02 else "fails"), found.error

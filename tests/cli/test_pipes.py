@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from finetti.cli.pipes import PatientFile
+
 MAX_WAIT_SECONDS = 600  # no machine is that slow
 LONG = ("claims", "--json")  # more than a pipe holds
 WRONG = ("claims", "nothing-like-this")
@@ -43,3 +45,17 @@ def test_a_full_disk_is_told_in_a_sentence():
     both = subprocess.run(command, stdout=full, stderr=full, check=False)
     assert both.returncode == 2
     os.close(full)
+
+
+def test_what_a_full_pipe_does_not_take_is_not_said_to_be_written():
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    file = PatientFile(writer, "w")
+    while written := file.write(b"x" * 4096):
+        assert written == 4096
+    os.read(reader, 4096)
+    assert file.write(b"x" * 4096) == 4096
+    os.close(reader)
+    assert file.write(b"unread") == 6
+    assert file.refused is None
+    file.close()

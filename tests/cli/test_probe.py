@@ -58,7 +58,7 @@ def test_a_probe_says_how_long_it_takes_runs_and_shows_what_it_found(first):
         "Success of tree [95 % interval], 2 trials per cell",
         "Critical sample size",
         "Learners on the same data",
-        "24 of 24 trials done",
+        "24 of 24 trials done. Page: out/probe.html · trials: out/trials.sqlite",
     ):
         assert words in " ".join(out.split()), words  # titles are as wide as their tables
     assert sorted(path.name for path in (folder / "out").iterdir()) == [

@@ -91,7 +91,7 @@ def test_what_was_interrupted_goes_on_and_ends_with_a_page(tmp_path):
         assert point["excess"]["standard_error"] > 0
         assert point["bound"] is None
     assert any("Theorem 5.3 is about AttentionNetwork" in note for note in document["notes"])
-    assert "2 of 2 trials done" in err
+    assert "2 of 2 trials done. Page: out/risk.html · trials: out/trials.sqlite" in err
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "parts-6.svg",
         "parts-9.svg",

@@ -154,12 +154,11 @@ def test_a_row_is_predicted_alone(model):
     np.testing.assert_array_equal(same.predict(X), whole)
 
 
-def test_one_output_for_each_target():
-    model = clone(MODELS[0]).fit(X, np.stack([Y, -2 * Y], axis=1))
-    np.testing.assert_allclose(model.predict(X)[:, 1], -2 * model.predict(X)[:, 0], atol=1e-8)
-    np.testing.assert_allclose(
-        model.predict(X)[:, 0], clone(MODELS[0]).fit(X, Y).predict(X), atol=1e-8
-    )
+@pytest.mark.parametrize("model", MODELS[:2])
+def test_one_output_for_each_target(model):
+    both = clone(model).fit(X, np.stack([Y, -2 * Y], axis=1)).predict(X)
+    np.testing.assert_allclose(both[:, 1], -2 * both[:, 0], atol=1e-8)
+    np.testing.assert_allclose(both[:, 0], clone(model).fit(X, Y).predict(X), atol=1e-8)
 
 
 def test_at_home_in_scikit_learn():
@@ -239,6 +238,18 @@ def test_one_set_in_several_orders_is_one_set(model, dtype):
     found = clone(model).set_params(ridge=0.0).fit(sets, y).predict(sets)
     np.testing.assert_allclose(found[:10], y[:10].mean(), rtol=1e-3)
     np.testing.assert_allclose(found[10:], y[10:], atol=1e-2)
+
+
+@pytest.mark.parametrize("model", MODELS[:2])
+def test_a_grid_of_ridges_that_is_given_is_what_is_searched(model):
+    best = clone(model).set_params(ridge="loo").fit(X, Y).ridge_
+    grid = [1e6 * best, best, best / 1e6]
+    found = clone(model).set_params(ridge="loo", ridges=grid).fit(X, Y)
+    assert found.ridge_path_.ridges.tolist() == grid[::-1]
+    assert found.ridge_ == best
+    for wrong in ([], [0.1, 0.0], [np.nan], [[0.1]]):
+        with pytest.raises(InputError, match=r"`ridges`.*a list of finite numbers > 0"):
+            clone(found).set_params(ridges=wrong).fit(X, Y)
 
 
 def test_what_is_wrong_is_said():

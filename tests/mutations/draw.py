@@ -90,6 +90,8 @@ def redraw(mutants: list[Mutant], root: Path = ROOT) -> list[Mutant]:
             result.append(mutant)
             continue
         same = [each for each in everything if (each.old, each.new) == (mutant.old, mutant.new)]
+        if len(same) > 1:  # a line that stands often: in the same function of another file
+            same = [each for each in same if each.function == mutant.function]
         if len(same) == 1:
             result.append(replace(same[0], survives=mutant.survives))
             continue

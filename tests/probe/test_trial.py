@@ -98,6 +98,17 @@ def test_a_cohort_of_k_is_k_single_trials(folder):
         assert one["accuracy"] == pytest.approx(other["accuracy"], abs=2e-3)
 
 
+@pytest.mark.parametrize("name", ["Constant", "Stuck"])
+def test_of_the_last_block_of_validation_only_what_is_asked_for_counts(folder, name):
+    """1500 samples are a block and a half: the errors of the answer 0, counted by hand."""
+    params = resolved(learner=f"./tiny.py:{name}", n_validation=1500)
+    (result,) = run(params, 3)
+    samples = draw_samples(params, 3)
+    labels = np.r_[samples.validation(0)[1], samples.validation(1)[1]]
+    assert labels[1500] == 1  # one sample more would be one error more
+    assert result.metrics["accuracy"] == (1500 - labels[:1500].sum()) / 1500
+
+
 def test_one_compilation_serves_many_sample_sizes(folder):
     learner, traced = load_learner("./tiny.py:Linear"), []
 

@@ -140,6 +140,12 @@ def test_printed_and_derived_numbers_of_one_name_are_not_mixed_up(results):
     assert "Nothing: no verdict flipped" in text
 
 
+def test_a_run_that_is_compared_with_none_says_how_to_compare_it(results):
+    words = "was not compared with an older one"
+    assert words not in render(results)
+    assert words in render({**results, "changes": None})
+
+
 def test_results_are_written_as_they_are(tmp_path, results):
     data = write_results(results, check_directory(tmp_path / "new" / "place"))
     assert json.loads(data.read_text()) == results

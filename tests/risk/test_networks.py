@@ -59,8 +59,12 @@ def _ridge(query, keys):
 )
 def test_network_is_the_formula(chosen, weights):
     network = _network(attention=chosen)
-    found = network(TOKENS.astype(np.float32), MASK_TOKEN.astype(np.float32))
+    tokens = TOKENS.astype(np.float32)
+    found = network(tokens, MASK_TOKEN.astype(np.float32))
     np.testing.assert_allclose(found, _by_hand(network, weights), atol=2e-6)
+    hidden = np.maximum(tokens @ np.asarray(network.feed_forward.inner), 0)
+    values = hidden @ np.asarray(network.value_weights)
+    np.testing.assert_allclose(network.values(tokens), values, atol=2e-6)
 
 
 def test_limits_make_a_class():

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
@@ -48,6 +48,7 @@ def test_the_squared_error_of_a_table_is_that_of_sampled_contexts():
 
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10**6), outputs=st.integers(1, 3))
+@example(seed=20665, outputs=1)  # the optimum of the program is above the error by rounding
 def test_no_linear_function_is_nearer_than_the_uniform_fit(seed, outputs):
     rng = np.random.default_rng(seed)
     features, targets = rng.normal(size=(20, 3)), rng.normal(size=(20, outputs))

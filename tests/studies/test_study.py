@@ -1,5 +1,6 @@
 """A study as its user sees it: from a file, on the screen, and the examples to copy from."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from pandas.testing import assert_frame_equal
@@ -13,6 +14,12 @@ def test_studies_show_themselves(make_study):
     assert "the name" in str(study)
     assert "(1, 2, 3)" in study._repr_html_()
     assert "12 trials" in str(study.run("inline", quiet=True))
+
+
+def test_a_study_runs_in_any_thread(make_study):
+    """Signals are the business of the main one."""
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(make_study().run, "inline", quiet=True).result().done == 12
 
 
 def test_a_study_says_compiling_until_the_first_cohort_is_back(make_study, monkeypatch):

@@ -200,7 +200,12 @@ def test_every_member_reads_what_the_mask_allows_and_so_do_its_gradients(name, m
 
 @pytest.mark.parametrize("cache", ["dynamic", "static"])
 @pytest.mark.parametrize(
-    ("name", "member"), [*((each, "cme") for each in CAUSAL), *(("llama", m) for m in MEMBERS[1:])]
+    ("name", "member"),
+    [
+        *((name, "cme") for name in CAUSAL),
+        *((name, "softmax") for name in CAUSAL),
+        *(("llama", member) for member in MEMBERS[1:]),
+    ],
 )
 @torch.no_grad()
 def test_generation_step_by_step_is_the_full_pass(name, member, cache):
@@ -273,13 +278,13 @@ def test_the_configuration_keeps_options_and_files_keep_them_too(llama, tmp_path
     assert not hasattr(llama.model.layers[0].self_attn, "finetti_options")
     options = {"ridge": [0.2, 0.4], "kernel": {"name": "RBF", "lengthscale": [0.7, 1.5]}}
     llama.config.finetti = options
-    close(llama(**given).logits, wanted, 1e-5)  # the lists are of single precision
+    close(llama(**given).logits, wanted)
     llama.save_pretrained(tmp_path)
     again = transformers.AutoModelForCausalLM.from_pretrained(
         tmp_path, attn_implementation="finetti_cme", local_files_only=True, dtype=torch.float64
     )
     assert again.config.finetti == options
-    close(again(**given).logits, wanted, 1e-5)
+    close(again(**given).logits, wanted)
     again.config.finetti = {"kernel": {"name": "Gauss"}}
     with pytest.raises(InputError, match=r"`kernel` argument of config\.finetti must be named"):
         again(**given)

@@ -169,6 +169,15 @@ def test_refusals():
         layer("kernel", kernel=Exponential())(given, given, given, return_variance=True)
     with pytest.raises(InputError, match=r"boolean, \(3, 5\)"):
         layer()(given, given, given, torch.ones(3, 5))
+    for tokens_given, sentence in (
+        ((given[..., :7],) * 3, "as the query, with E = 8"),
+        ((given, given[:2], given[:2]), "of as many sequences as the query, 3"),
+        ((given, given, given[:, :4]), "one per key"),
+        ((given[0, 0],) * 3, "or without B"),
+        ((given.double(),) * 3, r"dtype of the layer's weights.*layer\.to\(torch.float64\)"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            layer()(*tokens_given)
     for member in ("softmax", "delta_rule"):
         with pytest.raises(InputError, match="which has no kernel"):
             layer(member, kernel=Exponential())

@@ -15,6 +15,7 @@ from finetti.torch import (  # noqa: E402
     Matern,
     Polynomial,
     checked,
+    cme,
     cme_attention,
     delta_rule_attention,
     kernel_attention,
@@ -23,6 +24,7 @@ from finetti.torch import (  # noqa: E402
     local_linear_attention,
     log_marginal_likelihood,
     softmax_attention,
+    solve,
 )
 from finetti.torch.solve import diagonal_floor  # noqa: E402
 
@@ -48,6 +50,27 @@ def tokens(*lead, length=4, span=6, width=3, out=2, seed=0, dtype=torch.float64)
 
 def close(found, wanted, atol=1e-12):
     torch.testing.assert_close(found, wanted, atol=atol, rtol=0, equal_nan=True)
+
+
+def test_a_sliding_window_reads_its_own_keys_some_queries_at_a_time(monkeypatch):
+    query, key, value = tokens(2, 3, length=12, span=12)
+    places = torch.arange(12)
+    window = (places <= places[:, None]) & (places > places[:, None] - 3)
+    window[4] = False
+    whole = cme_attention(query, key, value, window, return_variance=True)
+    monkeypatch.setattr(cme, "MAX_ENTRIES", 6 * 12**2 * 2)  # two queries
+    sizes, build = [], solve.build
+    monkeypatch.setattr(solve, "build", lambda *a: sizes.append(a[1].shape[-2]) or build(*a))
+    for found, wanted in zip(
+        cme_attention(query, key, value, window, return_variance=True), whole, strict=True
+    ):
+        close(found, wanted)
+    assert sizes == [2, 4, 3, 4, 4, 4]
+    for place in (0, 4, 7):
+        seen = slice(max(0, place - 2), place + 1)
+        one = query[..., place : place + 1, :], key[..., seen, :], value[..., seen, :]
+        wanted = torch.zeros(2, 3, 1, 2).double() if place == 4 else cme_attention(*one)
+        close(whole[0][..., place : place + 1, :], wanted)
 
 
 @family
@@ -421,6 +444,48 @@ REFUSALS = {
     "0.5, 1.5 or 2.5": lambda q, k, v: Matern(3.5),
     "positive and finite": lambda q, k, v: RBF(-1.0),
     "grows exponentially": lambda q, k, v: ConditionalMeanState(k, v, kernel=Exponential()),
+    # Of parameters: one per key head needs an axis for each of the tokens' last two.
+    r"`lengthscale` argument of RBF must be .* of shape \(3,\), \(heads, 1, 1\)": lambda q, k, v: (
+        cme_attention(q, k, v, kernel=RBF(torch.ones(2)))
+    ),
+    r"Got shape \(5, 1, 1\)": lambda q, k, v: kernel_attention(
+        q, k, v, kernel=Matern(1.5, torch.ones(5, 1, 1))
+    ),
+    "`factor` argument of Polynomial": lambda q, k, v: linear_attention(
+        q, k, v, kernel=Polynomial(2, torch.ones(2))
+    ),
+    "`constant` argument of Scaled": lambda q, k, v: local_linear_attention(
+        q, k, v, kernel=torch.ones(2) * RBF()
+    ),
+    "on the device of the tokens, cpu": lambda q, k, v: cme_attention(
+        q, k, v, kernel=RBF().to("meta")
+    ),
+    "`ridge` argument of local_linear_attention": lambda q, k, v: local_linear_attention(
+        q, k, v, ridge=torch.ones(3)
+    ),
+    # Of states.
+    "`ridge` argument of ConditionalMeanState": lambda q, k, v: ConditionalMeanState(
+        k, v, ridge=torch.ones(3)
+    ),
+    "`scale` argument of ConditionalMeanState": lambda q, k, v: ConditionalMeanState(
+        k, v, scale=-1.0
+    ),
+    "`key` argument of ConditionalMeanState must be a PyTorch": lambda q, k, v: (
+        ConditionalMeanState(k.numpy(), v)
+    ),
+    r"`value` argument of ConditionalMeanState must be of shape \(2, 2\)": lambda q, k, v: (
+        ConditionalMeanState(k, v).append(k[:, 0], v[:, 0, :1])
+    ),
+    "on the device of the keys, cpu": lambda q, k, v: ConditionalMeanState(k, v).read(
+        q[:, 0].to("meta")
+    ),
+    r"`query` argument of FastWeightState must be of shape \(2, 3\)": lambda q, k, v: (
+        FastWeightState(k, v).read(q[:, 0, :2])
+    ),
+    "None in linear attention": lambda q, k, v: FastWeightState(k, v, decay=0.5),
+    "`step` argument of FastWeightState must be None": lambda q, k, v: FastWeightState(k, v).append(
+        k[:, 0], v[:, 0], step=0.5
+    ),
 }
 
 

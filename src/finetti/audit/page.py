@@ -286,7 +286,7 @@ def _heads(audit: Audit) -> Section:
 
 
 def _spectra(audit: Audit) -> Section:
-    charts = [_spectrum(audit, kind) for kind in audit.kinds if kind != "output"][:4]
+    charts = [_spectrum(audit, kind) for kind in audit.kinds if kind != "output"]
     pairs = [charts[i : i + 2] for i in range(0, len(charts), 2)]
     figures = [
         Figure(side_by_side(*pair), "", f"spectra-{number}") for number, pair in enumerate(pairs, 1)

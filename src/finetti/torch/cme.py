@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from finetti.core.errors import InputError, bad_argument
+from finetti.core.errors import InputError
 from finetti.torch.checked import answer_checked, can_be_checked
-from finetti.torch.kernels import Kernel, Number, check_kernel
-from finetti.torch.layout import Contexts, arrange, may_branch, without_autocast
+from finetti.torch.kernels import Kernel, Number, check_kernel, check_parameters
+from finetti.torch.layout import Contexts, arrange, check_ridge, without_autocast
 from finetti.torch.solve import Answer, answer_in_float64, build, cholesky_factor
 
 DEFAULT_RIDGE = 0.1
@@ -36,6 +36,7 @@ def _attend(
     owner = "cme_attention"
     contexts = arrange(owner, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
     kernel = check_kernel(kernel, owner)
+    check_parameters(kernel, contexts.keys)
     if is_causal and ridge_per_token is not None:
         raise InputError(
             "The `ridge_per_token` argument of cme_attention must be None with is_causal=True, "
@@ -139,6 +140,7 @@ def _log_density(
     mask = None if key_mask is None else key_mask.unsqueeze(-2)
     contexts = arrange(owner, key[..., :1, :], key, value, mask, 0.0, False, scale, False)
     kernel = check_kernel(kernel, owner)
+    check_parameters(kernel, contexts.keys, more_axes=True)
     ridge_value = _ridge(owner, ridge, ridge_per_token, contexts)
     noise = _per_context(ridge_value, ridge_per_token is not None, contexts)
     keys, values = contexts.keys.double(), contexts.values.double()
@@ -191,24 +193,7 @@ def _ridge(
     name = "ridge" if ridge_per_token is None else "ridge_per_token"
     given = ridge if ridge_per_token is None else ridge_per_token
     given = DEFAULT_RIDGE if given is None else given
-    keys = contexts.keys
-    if not isinstance(given, Tensor):
-        if isinstance(given, bool) or not isinstance(given, (int, float)):
-            raise bad_argument(name, owner, "a positive number or tensor", repr(given))
-        if not 0 < given < math.inf:
-            raise bad_argument(name, owner, "positive and finite", given)
-        return torch.full((1,), float(given), dtype=torch.float64, device=keys.device)
-    batch = keys.shape[:-2]
-    fits = given.ndim <= len(batch) and all(
-        size in (1, wanted)
-        for size, wanted in zip(reversed(given.shape), reversed(batch), strict=False)
-    )
-    if not fits:
-        requirement = f"a number or broadcastable to the contexts' axes {tuple(batch)}"
-        raise bad_argument(name, owner, requirement, f"shape {tuple(given.shape)}")
-    if may_branch(given) and not bool((given > 0).all()):
-        raise bad_argument(name, owner, "positive", given.detach().min().item())
-    return given.double().to(keys.device).unsqueeze(-1)
+    return check_ridge(owner, name, given, contexts.keys)
 
 
 def _per_context(ridge: Tensor, per_token: bool, contexts: Contexts) -> Tensor:
@@ -234,10 +219,17 @@ def _answer_each(
     means, variances, noises = [], [], []
     for start in range(0, queries, together):
         rows = slice(start, start + together)
-        count = len(query[rows])
-        keys = contexts.keys.expand(count, *contexts.keys.shape)
-        values = contexts.values.expand(count, *contexts.values.shape)
-        one = contexts._replace(query=query[rows], keys=keys, values=values, mask=masks[rows])
+        count, some = len(query[rows]), slice(None)
+        if may_branch(masks):
+            # With a sliding window none of these queries reads what stands before or behind it.
+            read = masks[rows].flatten(0, -2).any(0).nonzero()
+            some = slice(int(read[0]), int(read[-1]) + 1) if len(read) else slice(0, 1)
+        keys, values = (
+            each[..., some, :].expand(count, *batch, -1, -1)
+            for each in (contexts.keys, contexts.values)
+        )
+        mask = masks[rows][..., some]
+        one = contexts._replace(query=query[rows], keys=keys, values=values, mask=mask)
         noise = _per_context(ridge, per_token, one).expand(count, *batch, 1)
         found = answer_in_float64(kernel, noise, one, wants_variance)
         means.append(found.mean)

@@ -8,6 +8,8 @@
 For inference: states are changed in place and hold no graph.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -15,7 +17,8 @@ from finetti.core.errors import UnsupportedError, bad_argument
 from finetti.torch.chunks import last_state
 from finetti.torch.cme import DEFAULT_RIDGE
 from finetti.torch.fast_weights import make_rule, unit_pairs
-from finetti.torch.kernels import Kernel, Number, check_kernel
+from finetti.torch.kernels import Kernel, Number, check_kernel, check_parameters
+from finetti.torch.layout import check_ridge, check_scale, check_tensor
 from finetti.torch.solve import at_least_floor
 
 
@@ -56,10 +59,9 @@ class ConditionalMeanState:
                 "all keys."
             )
         _check_pairs(owner, key, value)
-        self.scale = float(key.shape[-1] ** -0.5 if scale is None else scale)
-        self.ridge = torch.as_tensor(ridge, dtype=torch.float64, device=key.device)
-        if not bool((self.ridge > 0).all()):
-            raise bad_argument("ridge", owner, "positive", ridge)
+        check_parameters(self.kernel, key)
+        self.scale = check_scale(owner, scale, key.shape[-1])
+        self.ridge = check_ridge(owner, "ridge", ridge, key)
         self.dtype, self.length = key.dtype, 0
         *batch, length, width = key.shape
         capacity = max(16, 2 * length)
@@ -71,7 +73,7 @@ class ConditionalMeanState:
             keys, values = key.double(), value.double()
             gram = self.kernel(keys, scale=self.scale)
             diagonal = gram.diagonal(dim1=-2, dim2=-1)
-            noise = self.ridge.unsqueeze(-1).expand_as(diagonal)
+            noise = self.ridge.expand_as(diagonal)
             noise = at_least_floor(noise, diagonal, width)
             factor = torch.linalg.cholesky(gram + torch.diag_embed(noise))
             self._keys[..., :length, :] = keys
@@ -83,14 +85,14 @@ class ConditionalMeanState:
     @torch.no_grad()
     def append(self, key: Tensor, value: Tensor) -> None:
         """Add one key (..., E) and its value (..., Ev)."""
-        self._check(key, "key", self._keys)
-        self._check(value, "value", self._half_values)
+        _check_token(self, "key", key, self._keys)
+        _check_token(self, "value", value, self._half_values)
         if self.length == self._keys.shape[-2]:
             self._grow()
         n, key = self.length, key.double().unsqueeze(-2)
         half = self._half(key)
         prior = self.kernel.diagonal(key, scale=self.scale)
-        noise = at_least_floor(self.ridge.unsqueeze(-1).expand_as(prior), prior, key.shape[-1])
+        noise = at_least_floor(self.ridge.expand_as(prior), prior, key.shape[-1])
         # Never below the noise: rounding must not make a pivot negative.
         pivot = torch.maximum(prior + noise - (half * half).sum(-2), noise).sqrt()
         read = half.mT @ self._half_values[..., :n, :]
@@ -103,7 +105,7 @@ class ConditionalMeanState:
     @torch.no_grad()
     def read(self, query: Tensor) -> tuple[Tensor, Tensor]:
         """Mean (..., Ev) and variance (...) at a query (..., E)."""
-        self._check(query, "query", self._keys)
+        _check_token(self, "query", query, self._keys)
         query = query.double().unsqueeze(-2)
         half = self._half(query)
         mean = half.mT @ self._half_values[..., : self.length, :]
@@ -127,12 +129,6 @@ class ConditionalMeanState:
         self._keys = pad(self._keys, (0, 0, 0, n))
         self._half_values = pad(self._half_values, (0, 0, 0, n))
         self._factor = pad(self._factor, (0, n, 0, n))
-
-    def _check(self, token: Tensor, name: str, like: Tensor) -> None:
-        wanted = (*like.shape[:-2], like.shape[-1])
-        if tuple(token.shape) != tuple(wanted):
-            got = f"shape {tuple(token.shape)}"
-            raise bad_argument(name, type(self).__name__, f"of shape {tuple(wanted)}", got)
 
 
 class FastWeightState:
@@ -161,6 +157,10 @@ class FastWeightState:
         decay: Number | None = None,
     ):
         _check_pairs(type(self).__name__, key, value)
+        if step is None and decay is not None:
+            advice = "For the delta rule give a `step`, 1.0 for whole steps."
+            owner = type(self).__name__
+            raise bad_argument("decay", owner, "None in linear attention", decay, advice)
         self.is_delta, self.dtype = step is not None, key.dtype
         wide = torch.float32 if torch.finfo(key.dtype).bits < 32 else key.dtype
         keys, values = key.to(wide), value.to(wide)
@@ -179,15 +179,23 @@ class FastWeightState:
         key: Tensor,
         value: Tensor,
         *,
-        step: Number = 1.0,
+        step: Number | None = None,
         decay: Number | None = None,
     ) -> None:
-        """Add one key (..., E) and its value (..., Ev); the gates are those of this token."""
+        """Add one key (..., E) and its value (..., Ev); the gates are those of this token, by
+        default a whole step and no decay."""
+        _check_token(self, "key", key, self.state.mT)
+        _check_token(self, "value", value, self.state)
         keys = key.to(self.state.dtype).unsqueeze(-2)
         values = value.to(self.state.dtype).unsqueeze(-2)
         if not self.is_delta:
+            for name, gate in (("step", step), ("decay", decay)):
+                if gate is not None:
+                    owner = type(self).__name__
+                    raise bad_argument(name, owner, "None in linear attention", gate)
             self.state = self.state + keys.mT @ values
             return
+        step = 1.0 if step is None else step
         if isinstance(step, Tensor):
             step = step.unsqueeze(-1)
         if isinstance(decay, Tensor):  # per channel it has as many axes as the key
@@ -205,11 +213,33 @@ class FastWeightState:
     @torch.no_grad()
     def read(self, query: Tensor) -> Tensor:
         """S q at a query (..., E)."""
+        _check_token(self, "query", query, self.state.mT)
         asked = query.to(self.state.dtype).unsqueeze(-2)
         return (asked @ self.state)[..., 0, :].to(self.dtype)
 
 
 def _check_pairs(owner: str, key: Tensor, value: Tensor) -> None:
-    if key.ndim < 2 or value.shape[:-1] != key.shape[:-1] or not key.is_floating_point():
+    check_tensor(owner, "key", key)
+    check_tensor(owner, "value", value)
+    if key.ndim < 2:
+        raise bad_argument("key", owner, "of shape (..., L, E)", f"shape {tuple(key.shape)}")
+    if value.shape[:-1] != key.shape[:-1]:
         got = f"{tuple(value.shape)} for keys {tuple(key.shape)}"
         raise bad_argument("value", owner, "one per key, (..., L, Ev)", got)
+    if value.device != key.device:
+        raise bad_argument("value", owner, f"on the keys' device, {key.device}", value.device)
+    if key.device.type == "mps":
+        raise UnsupportedError(
+            f"{owner} computes in float64, which MPS has not. Move the tensors to the CPU."
+        )
+
+
+def _check_token(state: Any, name: str, token: Tensor, like: Tensor) -> None:
+    """Refuse what is not one token of those in ``like``, (..., L, d)."""
+    owner, wanted = type(state).__name__, (*like.shape[:-2], like.shape[-1])
+    check_tensor(owner, name, token)
+    if tuple(token.shape) != wanted:
+        requirement = f"of shape {wanted}"
+        raise bad_argument(name, owner, requirement, f"shape {tuple(token.shape)}")
+    if token.device != like.device:
+        raise bad_argument(name, owner, f"on the device of the keys, {like.device}", token.device)

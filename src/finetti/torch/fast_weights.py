@@ -8,7 +8,7 @@ from torch import Tensor
 
 from finetti.core.errors import InputError, bad_argument
 from finetti.torch.chunks import MIN_LOG_DECAY, Rule, last_state, read_prefixes
-from finetti.torch.kernels import Kernel, Linear, Number, check_kernel
+from finetti.torch.kernels import Kernel, Linear, Number, check_kernel, check_parameters
 from finetti.torch.layout import Contexts, arrange, may_branch, without_autocast
 
 # Numbers of the keys that masks per query have in work at once.
@@ -40,6 +40,7 @@ def _linear(
     owner = "linear_attention"
     contexts = arrange(owner, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
     kernel = LINEAR if kernel is None else check_kernel(kernel, owner)
+    check_parameters(kernel, contexts.keys)
     asked, keys = (kernel.features(each, scale=contexts.scale) for each in contexts[:2])
     if contexts.per_query:
         assert contexts.mask is not None

@@ -9,9 +9,8 @@ import math
 import torch
 from torch import Tensor
 
-from finetti.core.errors import bad_argument
-from finetti.torch.kernels import Kernel, Number, check_kernel
-from finetti.torch.layout import arrange, may_branch, without_autocast
+from finetti.torch.kernels import Kernel, Number, check_kernel, check_parameters
+from finetti.torch.layout import arrange, check_ridge, without_autocast
 from finetti.torch.solve import at_least_floor, solve_posdef
 
 # Numbers of the offsets between queries and keys that are in work at once, 32 MB in float64.
@@ -111,6 +110,7 @@ def _smooth(
         enable_gqa,
         has_bias=True,
     )
+    check_parameters(kernel, contexts.keys)
     # In float32 the logarithms of scores far from a query do not differ where they should, and a
     # weight near 1 has lost the digits that its gradient is made of.
     asked, keys, values = (each.double() for each in contexts[:3])
@@ -160,12 +160,11 @@ def _local(
     owner = "local_linear_attention"
     kernel = check_kernel(kernel, owner, positive=True)
     contexts = arrange(owner, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
-    given = torch.as_tensor(ridge, dtype=torch.float64, device=query.device)
-    if may_branch(given) and not (bool((given > 0).all()) and bool(torch.isfinite(given).all())):
-        raise bad_argument("ridge", owner, "positive and finite", ridge)
+    check_parameters(kernel, contexts.keys)
+    given = check_ridge(owner, "ridge", ridge, contexts.keys)
     asked, keys, values = (each.double() for each in contexts[:3])
     # A slope in √s·k is one in k over √s: λ in these units is λ/s.
-    floor = (given / contexts.scale)[..., None, None]
+    floor = (given / contexts.scale)[..., None]
     log_scores = kernel.log_gram(asked, keys, scale=contexts.scale)
     shares = _shares(log_scores, contexts.visible(), None)
     size = math.prod(keys.shape)

@@ -152,9 +152,7 @@ def _from_config(given: Any, device: torch.device) -> dict[str, Any]:
     for name in given:
         if name not in _NAMES:
             raise bad_argument("finetti", "the configuration", f"of {_NAMES}", f"`{name}`")
-    options: dict[str, Any] = {
-        name: torch.tensor(each) if isinstance(each, list) else each for name, each in given.items()
-    }
+    options: dict[str, Any] = {name: _as_number(each) for name, each in given.items()}
     if isinstance(options.get("kernel"), dict):
         arguments: dict[str, Any] = dict(options["kernel"])
         name = arguments.pop("name", None)
@@ -162,11 +160,16 @@ def _from_config(given: Any, device: torch.device) -> dict[str, Any]:
             raise bad_argument(
                 "kernel", "config.finetti", f'named by "name", one of {_KERNELS}', name
             )
-        for argument, number in arguments.items():
-            if isinstance(number, list):  # one per key head
-                arguments[argument] = torch.tensor(number)[:, None, None]
+        for argument, each in arguments.items():
+            number = _as_number(each)
+            arguments[argument] = number[:, None, None] if isinstance(number, Tensor) else number
         options["kernel"] = getattr(kernels, name)(**arguments).requires_grad_(False).to(device)
     return options
+
+
+def _as_number(given: Any) -> Any:
+    """A list, which has one number per key head, as a tensor."""
+    return torch.tensor(given, dtype=torch.float64) if isinstance(given, list) else given
 
 
 def _refuse(attention: str, module: nn.Module, dropout: float, others: dict[str, Any]) -> None:

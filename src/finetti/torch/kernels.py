@@ -467,6 +467,36 @@ def check_kernel(kernel: Kernel | None, owner: str, positive: bool = False) -> K
     return kernel
 
 
+def check_parameters(kernel: Kernel, keys: Tensor, more_axes: bool = False) -> None:
+    """Refuse parameters that do not fit the keys (..., S, E); with ``more_axes`` they may have
+    axes in front of those of the keys."""
+    *batch, _, width = keys.shape
+    for part in kernel.modules():
+        for name, parameter in part.named_parameters(recurse=False):
+            name, shape = name.removeprefix("log_"), tuple(parameter.shape)
+            per_channel = name == "lengthscale"
+            last = (1, width) if per_channel else (1,)
+            rows = [*reversed(shape)]
+            fits = all(size in last for size in rows[:1]) and all(n == 1 for n in rows[1:2])
+            fits = fits and (more_axes or len(rows) - 2 <= len(batch))
+            fits = fits and all(
+                size in (1, full) or (more_axes and full == 1)
+                for size, full in zip(rows[2:], reversed(batch), strict=False)
+            )
+            owner = type(part).__name__
+            if not fits:
+                own = f"({width},), " if per_channel else ""
+                requirement = (
+                    f"a number or of shape {own}(heads, 1, 1) for keys {tuple(keys.shape)}"
+                )
+                advice = "heads is the number of key heads, the axis −3 of the keys."
+                raise bad_argument(name, owner, requirement, f"shape {shape}", advice)
+            if parameter.device != keys.device:
+                advice = "Move the kernel: kernel.to(query.device)."
+                requirement = f"on the device of the tokens, {keys.device}"
+                raise bad_argument(name, owner, requirement, parameter.device, advice)
+
+
 def _log_parameter(owner: nn.Module, name: str, value: Number) -> nn.Parameter:
     """The logarithm of a positive parameter, in the default precision if it is a number."""
     if isinstance(value, Tensor):

@@ -102,10 +102,7 @@ def arrange(
         )
     dtype = _check_tensors(owner, query, key, value)
     groups = _check_shapes(owner, query, key, value, enable_gqa)
-    factor: Any = query.shape[-1] ** -0.5 if scale is None else scale
-    if isinstance(factor, Tensor) or not (0 < factor < math.inf):
-        advice = "A learned scale is the kernel's lengthscale or factor."
-        raise bad_argument("scale", owner, "a positive number", scale, advice)
+    factor = check_scale(owner, scale, query.shape[-1])
     working = torch.float32 if torch.finfo(dtype).bits < 32 else dtype
     query, key, value = query.to(working), key.to(working), value.to(working)
     *batch, length, width = query.shape
@@ -124,7 +121,7 @@ def arrange(
         bias,
         length if is_causal else None,
         None,
-        float(factor),
+        factor,
         (*batch, length),
         dtype,
     )
@@ -133,13 +130,48 @@ def arrange(
     return _without_spoiled(contexts)
 
 
+def check_scale(owner: str, scale: float | None, width: int) -> float:
+    """The factor of query·key, 1/√E by default."""
+    factor: Any = width**-0.5 if scale is None else scale
+    if isinstance(factor, Tensor) or not (0 < factor < math.inf):
+        advice = "A learned scale is the kernel's lengthscale or factor."
+        raise bad_argument("scale", owner, "a positive number", scale, advice)
+    return float(factor)
+
+
+def check_ridge(owner: str, name: str, ridge: Any, keys: Tensor) -> Tensor:
+    """The ridge of the contexts (..., S, E), (..., 1) in float64."""
+    if not isinstance(ridge, Tensor):
+        if isinstance(ridge, bool) or not isinstance(ridge, (int, float)):
+            raise bad_argument(name, owner, "a positive number or tensor", repr(ridge))
+        if not 0 < ridge < math.inf:
+            raise bad_argument(name, owner, "positive and finite", ridge)
+        return torch.full((1,), float(ridge), dtype=torch.float64, device=keys.device)
+    batch = keys.shape[:-2]
+    fits = ridge.ndim <= len(batch) and all(
+        size in (1, wanted)
+        for size, wanted in zip(reversed(ridge.shape), reversed(batch), strict=False)
+    )
+    if not fits:
+        requirement = f"a number or broadcastable to the contexts' axes {tuple(batch)}"
+        raise bad_argument(name, owner, requirement, f"shape {tuple(ridge.shape)}")
+    if may_branch(ridge) and not bool(((ridge > 0) & torch.isfinite(ridge)).all()):
+        raise bad_argument(name, owner, "positive and finite", ridge.detach().tolist())
+    return ridge.double().to(keys.device).unsqueeze(-1)
+
+
+def check_tensor(owner: str, name: str, tensor: Any) -> None:
+    """Refuse what is no tensor of floating-point numbers."""
+    if not isinstance(tensor, Tensor):
+        got = type(tensor).__name__
+        raise bad_argument(name, owner, "a PyTorch tensor", got, "Use torch.as_tensor.")
+    if not tensor.is_floating_point():
+        raise bad_argument(name, owner, "of a floating dtype", tensor.dtype)
+
+
 def _check_tensors(owner: str, query: Tensor, key: Tensor, value: Tensor) -> torch.dtype:
     for name, tensor in (("query", query), ("key", key), ("value", value)):
-        if not isinstance(tensor, Tensor):
-            got = type(tensor).__name__
-            raise bad_argument(name, owner, "a PyTorch tensor", got, "Use torch.as_tensor.")
-        if not tensor.is_floating_point():
-            raise bad_argument(name, owner, "of a floating dtype", tensor.dtype)
+        check_tensor(owner, name, tensor)
         if tensor.ndim < 2:
             requirement = "of shape (..., length, width)"
             raise bad_argument(name, owner, requirement, f"shape {tuple(tensor.shape)}")
@@ -273,7 +305,7 @@ def without_autocast(function: Any) -> Any:
     """
 
     def run(first: Tensor, *args: Any) -> Any:
-        if not isinstance(first, Tensor) or not _is_autocast(first.device.type):
+        if not isinstance(first, Tensor) or not is_autocast(first.device.type):
             return function(first, *args)
         tokens = [
             each
@@ -288,5 +320,6 @@ def without_autocast(function: Any) -> Any:
     return run
 
 
-def _is_autocast(device: str) -> bool:
+def is_autocast(device: str) -> bool:
+    """Whether products on this kind of device are being rounded by autocast."""
     return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)

@@ -15,7 +15,7 @@ from finetti.torch.functional import (
     softmax_attention,
 )
 from finetti.torch.kernels import RBF, Kernel, check_kernel
-from finetti.torch.layout import may_branch
+from finetti.torch.layout import is_autocast, may_branch
 
 FUNCTIONS: dict[str, Any] = {
     "cme": cme_attention,
@@ -105,6 +105,7 @@ class Attention(nn.Module):
         self.batch_first, self.step = batch_first, step
         options: Any = {"device": device, "dtype": dtype}
         widths = embed_dim, kdim or embed_dim, vdim or embed_dim
+        self.widths = dict(zip(("query", "key", "value"), widths, strict=True))
         if widths == (embed_dim,) * 3:
             self.in_proj_weight = nn.Parameter(torch.empty(3 * embed_dim, embed_dim, **options))
         else:
@@ -166,6 +167,7 @@ class Attention(nn.Module):
             raise UnsupportedError(
                 f"attention={self.attention!r} has no variance. Use attention='cme'."
             )
+        self._check_tokens(query, key, value)
         is_batched = query.ndim == 3
         tokens = query, key, value
         if not is_batched:
@@ -198,6 +200,29 @@ class Attention(nn.Module):
         elif not self.batch_first:
             output = output.transpose(0, 1)
         return (output, weights, variance) if return_variance else (output, weights)
+
+    def _check_tokens(self, query: Tensor, key: Tensor, value: Tensor) -> None:
+        owner, axes = type(self).__name__, "(B, L, E)" if self.batch_first else "(L, B, E)"
+        weight = self.out_proj.weight
+        if query.ndim not in (2, 3):
+            requirement = f"of shape {axes}, or without B"
+            raise bad_argument("query", owner, requirement, f"shape {tuple(query.shape)}")
+        place = 0 if self.batch_first else 1
+        batch = query.shape[place] if query.ndim == 3 else None
+        for name, tensor in (("query", query), ("key", key), ("value", value)):
+            width, got = self.widths[name], f"shape {tuple(tensor.shape)}"
+            if tensor.ndim != query.ndim or tensor.shape[-1] != width:
+                requirement = f"of shape {axes} as the query, with E = {width}"
+                raise bad_argument(name, owner, requirement, got)
+            if batch is not None and tensor.shape[place] != batch:
+                raise bad_argument(name, owner, f"of as many sequences as the query, {batch}", got)
+            if tensor.dtype != weight.dtype and not is_autocast(weight.device.type):
+                requirement = f"of the dtype of the layer's weights, {weight.dtype}"
+                advice = f"Convert the layer (layer.to({tensor.dtype})) or the tokens."
+                raise bad_argument(name, owner, requirement, tensor.dtype, advice)
+        if key.shape[:-1] != value.shape[:-1]:
+            requirement = f"one per key, {tuple(key.shape[:-1])}"
+            raise bad_argument("value", owner, requirement, f"shape {tuple(value.shape)}")
 
     def _options(self) -> dict[str, Any]:
         """The arguments of this member of the family."""

@@ -42,6 +42,14 @@ class Looking(Linear):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Stuck(Linear):
+    """Always 0, whatever it is taught."""
+
+    def apply(self, params, bits, key):
+        return 0 * super().apply(params, bits, key) + jnp.array([[1, 0]], jnp.float32)
+
+
+@dataclass(frozen=True, kw_only=True)
 class WrongShape(Linear):
     """One number for each row."""
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from finetti.core.arrays import check_finite
 from finetti.core.errors import FinettiError, bad_argument
-from finetti.core.numbers import largest_of
+from finetti.core.numbers import largest_of, smallest_of
 from finetti.risk.theorems.linear_program import solve_linear_program
 
 ROUNDS = 200
@@ -58,11 +58,9 @@ def uniform_fit(features: Any, targets: Any) -> UniformFit:
     scale = float(np.abs(t).max()) or 1.0
     weights, floor = _cut(basis, t / scale)
     weights = back @ weights
-    return UniformFit(
-        scale * weights,
-        float(np.linalg.norm(h @ (scale * weights) - t, axis=1).max()),
-        scale * floor,
-    )
+    error = float(np.linalg.norm(h @ (scale * weights) - t, axis=1).max())
+    # Rounding may put the optimum of the program above the error of its own answer.
+    return UniformFit(scale * weights, error, smallest_of(scale * floor, error))
 
 
 def _cut(basis: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, float]:
