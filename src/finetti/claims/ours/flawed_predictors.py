@@ -6,7 +6,6 @@ import numpy as np
 import scipy
 
 from finetti import latent
-from finetti.coherence.defects.sampled_moments import moment_statistic, rank_p_value
 from finetti.coherence.predictors.context_predictor import LawSampler
 from finetti.coherence.predictors.world_predictor import WorldLetters, WorldPairs
 
@@ -45,7 +44,8 @@ def forgetful_alarms(
 
     Each repeat is ranked among the same 999 runs of an exact predictor.
     """
-    from finetti.coherence.defects.order_defect import compare_orders  # needs JAX
+    from finetti.coherence.defects.order_defect import compare_orders  # these need JAX
+    from finetti.coherence.defects.sampled_moments import moment_statistic, rank_p_value
 
     world, context = latent.BetaBernoulli(), np.array([[1, 1, 1, 1, 0, 0, 0, 0]])
     compare = compare_orders(context, None, N_ORDERS, N_PATHS, rng)
