@@ -20,10 +20,10 @@ from finetti.display.card import Card
 from finetti.display.displayable import Displayable
 from finetti.latent import Encoded
 from finetti.models.model import evaluate
-from finetti.risk.lbfgs import minimize_smooth
 from finetti.risk.networks.attention_network import AttentionNetwork
 from finetti.risk.networks.user_network import as_network, unwrapped
 from finetti.risk.parameters import flatten, redraw, unflatten
+from finetti.risk.solvers import minimize_smooth
 from finetti.training import Member, TrainingRun, adamw, train_cohort
 
 SequenceLoss = Callable[[Any, Any], Any]
