@@ -87,7 +87,12 @@ def test_a_circle_would_be_seen(tmp_path):
         "if TYPE_CHECKING:\n    import finetti.core.norms\n"
         "def f():\n    from ..core import files, InputError\n    from .base import Kernel\n"
     )
-    expected = {"finetti.core.norms", "finetti.core.files", "finetti.core", "finetti.kernels.kernel"}
+    expected = {
+        "finetti.core.norms",
+        "finetti.core.files",
+        "finetti.core",
+        "finetti.kernels.kernel",
+    }
     assert set(imported(file, "finetti.kernels")) == expected
 
 
