@@ -159,6 +159,7 @@ F_COHERENCE_RIDGE = Claim(
 )
 def f_coherence_urn(context: Context, late: float = 0.0, plug_in: bool = False) -> Evidence:
     """All defects over 5 tokens in all orders; the urn as a function of tokens, ball by ball."""
+    from finetti.claims.ours import flawed_predictors
 
     def urn(tokens: Any) -> list[float]:
         weights = 1 + late * np.arange(len(tokens))
@@ -174,12 +175,7 @@ def f_coherence_urn(context: Context, late: float = 0.0, plug_in: bool = False) 
     for name, (target, world) in targets.items():
         predictor = coherence.as_predictor(target)
         if plug_in and name == "linear-gaussian":
-            predictor = coherence.as_predictor(
-                lambda keys, values, query, world=world: world.predict(
-                    latent.Pairs(keys[None], values[None]), query[None]
-                ).mean[0],
-                noise_variance=world.noise_variance,
-            )
+            predictor = flawed_predictors.noise_alone(world)
         draw = world.sample(context.draws(name), 10, 5 + 3)
         tokens, query = latent.reorder(draw.tokens, range(5)), None
         if isinstance(tokens, latent.Pairs):
@@ -247,7 +243,7 @@ def f_coherence_planted(
         tokens = world.sample(rng, 10, 8).tokens
         start = tuple(latent.reorder(tokens, range(5)))
         two = coherence.two_step_defect(
-            flawed_predictors.Overconfident(world, 0.8), start, tokens.keys[:, 5:]
+            flawed_predictors.overconfident(world, 0.8), start, tokens.keys[:, 5:]
         )
         measurements += [
             at_least("overconfident by 20 %: caught, of 200", caught, 180),
@@ -284,36 +280,27 @@ def f_martingale_posterior(
     Given the keys, E[z | completed] has exactly the mean z̄ and the covariance of what the future
     tells, S_n − S_N; coverage is that of the functional of the true completed sequence.
     """
-    from finetti.claims.ours import predictive_futures
+    from finetti.claims.ours import flawed_predictors, predictive_futures
 
     rng = context.draws()
     paths = context.pick(quick=2000, paper=20000)
     measurements: list[Measurement] = []
     if "urn" in parts:
-        chance, covered = (
-            predictive_futures.urn(rng, paths, frozen),
-            predictive_futures.urn_coverage(rng, frozen),
-        )
+        chance = predictive_futures.urn(rng, paths, frozen)
+        covered = predictive_futures.urn_coverage(rng, frozen)
         measurements += [
             at_least("urn: p-value of the future's counts", chance, 1e-5),
             at_most("urn: |z| of 90 % coverage", covered, 5.0),
         ]
-    if "linear" in parts:
-        largest, covered = (
-            predictive_futures.linear(rng, paths, plug_in),
-            predictive_futures.linear_coverage(rng, plug_in),
-        )
+    wrong = flawed_predictors.noise_alone if plug_in else None
+    futures = {
+        "linear": ("linear-Gaussian", predictive_futures.linear_future(wrong), 4, 300),
+        "process": ("CME at 3 keys", predictive_futures.process_future(), 5, 50),
+    }
+    for name, future, seen, count in (each for part, each in futures.items() if part in parts):
+        largest, covered = future.largest_z(rng, paths, seen), future.coverage(rng, count, seen)
         measurements += [
-            at_most("linear-Gaussian: largest |z|", largest, 5.0),
-            at_most("linear-Gaussian: |z| of 90 % coverage", covered, 5.0),
-        ]
-    if "process" in parts:
-        largest, covered = (
-            predictive_futures.process(rng, paths),
-            predictive_futures.process_coverage(rng),
-        )
-        measurements += [
-            at_most("CME at 3 keys: largest |z|", largest, 5.0),
-            at_most("CME at 3 keys: |z| of 90 % coverage", covered, 5.0),
+            at_most(f"{name}: largest |z|", largest, 5.0),
+            at_most(f"{name}: |z| of 90 % coverage", covered, 5.0),
         ]
     return Evidence(*measurements)
