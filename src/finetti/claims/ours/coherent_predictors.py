@@ -70,45 +70,38 @@ def f_coherence_table(context: Context) -> Evidence:
     )
 
 
-SMOOTHERS = {
-    "softmax": ("Softmax", lambda q, k: q @ k.swapaxes(1, 2)),
-    "RBF smoother": (
-        "KernelSmoother",
-        lambda q, k: -0.5 * ((q[:, :, None] - k[:, None]) ** 2).sum(axis=3),
-    ),
-}
+def _smoothers() -> dict[str, tuple[Any, Any]]:
+    """Softmax and a kernel smoother, each with the logarithm of its kernel."""
+    return {
+        "softmax": (attention.Softmax(), lambda q, k: q @ k.swapaxes(1, 2)),
+        "RBF smoother": (
+            attention.KernelSmoother(kernels.RBF()),
+            lambda q, k: -0.5 * ((q[:, :, None] - k[:, None]) ** 2).sum(axis=3),
+        ),
+    }
 
 
-def _closed_steps(tokens: Any, query: np.ndarray) -> dict[str, np.ndarray]:
-    """K(q, k')(m(k') − m(q)) / (Σ_i K(q, k_i) + K(q, k')), and in units of the values' spread."""
+def _steps(tokens: Any, query: np.ndarray) -> dict[str, Any]:
+    """K(q, k')(m(k') − m(q)) / (Σ_i K(q, k_i) + K(q, k')), and what the answers do when every query
+    in turn is the new key; in units of the values' spread the defect."""
     found, values = {}, tokens.values
     spread = np.sqrt(((values - values.mean(axis=1, keepdims=True)) ** 2).mean(axis=(1, 2)))
-    for name, (_, score) in SMOOTHERS.items():
+    for name, (module, score) in _smoothers().items():
         weights, new = np.exp(score(query, tokens.keys)), np.exp(score(query, query))  # (n, q, k')
         total = weights.sum(axis=2)[..., None]
         mean = weights @ values / total  # (n, q, d)
         closed = (new / (total + new))[..., None] * (mean[:, None] - mean[:, :, None])
-        found[f"{name}: closed form − answer to X ∪ (k', m(k'))"] = closed
-        sizes = np.abs(closed[..., 0]).swapaxes(1, 2) / spread[:, None, None]
-        found[f"{name}: closed form − martingale_defect"] = sizes.ravel()
-    return found
-
-
-def _answered_steps(tokens: Any, query: np.ndarray) -> dict[str, np.ndarray]:
-    """The change of the answers when every query in turn is the new key; the defect by its name."""
-    found = {}
-    for name, (module, _) in SMOOTHERS.items():
-        kernel = [kernels.RBF()] if module == "KernelSmoother" else []
-        predictor: Any = coherence.as_predictor(getattr(attention, module)(*kernel))
-        mean = predictor.mean(query, *tokens)
+        predictor: Any = coherence.as_predictor(module)
+        answer = predictor.mean(query, *tokens)
         longer = (
-            latent.append_token(tokens, mean[:, place], query[:, place])
+            latent.append_token(tokens, answer[:, place], query[:, place])
             for place in range(query.shape[1])
         )
-        moved = [predictor.mean(query, *each) - mean for each in longer]
-        found[f"{name}: closed form − answer to X ∪ (k', m(k'))"] = np.stack(moved, axis=2)
+        moved = np.stack([predictor.mean(query, *each) - answer for each in longer], axis=2)
+        found[f"{name}: closed form − answer to X ∪ (k', m(k'))"] = closed, moved
+        sizes = np.abs(closed[..., 0]).swapaxes(1, 2) / spread[:, None, None]
         defect = coherence.martingale_defect(predictor, tuple(tokens), query)
-        found[f"{name}: closed form − martingale_defect"] = defect.sizes
+        found[f"{name}: closed form − martingale_defect"] = sizes.ravel(), defect.sizes
     return found
 
 
@@ -121,8 +114,7 @@ F_COHERENCE_SOFTMAX = Claim(
     formula=r"E[m(q; X ∪ (k′,V′))] − m(q; X) = \frac{K(q,k′) (m(k′) − m(q))}{Σ_i K(q,k_i) + "
     "K(q,k′)}",
     measure=Agreement(
-        left=_closed_steps,
-        right=_answered_steps,
+        _steps,
         draw=lambda rng: drawn(rng, 20, 6),
         tolerance=1e-12,
         absolute=True,

@@ -147,18 +147,17 @@ def _draw_several_heads(rng: np.random.Generator) -> tuple:
     return (query, key, value, output), rng.normal(size=(12, 6))
 
 
-def _sum_of_heads(weights: Any, tokens: Any) -> dict[str, Any]:
-    found = attention.MultiHead(*weights, activation="relu")(tokens, tokens)
-    return {"sum of heads and concatenated layer": found, "sum of heads and a loop": found}
-
-
-def _other_routes(weights: Any, tokens: Any) -> dict[str, Any]:
-    together = attention.MultiHead(*weights, activation="relu").concatenated()(tokens, tokens)
+def _sums_of_heads(weights: Any, tokens: Any) -> dict[str, Any]:
+    summed = attention.MultiHead(*weights, activation="relu")
+    found = summed(tokens, tokens)
     heads = (
         attention.Head.transformer(*each, activation="relu") for each in zip(*weights, strict=True)
     )
     alone = sum(np.asarray(head(tokens, tokens)) for head in heads)
-    return {"sum of heads and concatenated layer": together, "sum of heads and a loop": alone}
+    return {
+        "sum of heads and concatenated layer": (found, summed.concatenated()(tokens, tokens)),
+        "sum of heads and a loop": (found, alone),
+    }
 
 
 s_app_a_5 = Claim(
@@ -167,8 +166,7 @@ s_app_a_5 = Claim(
     statement="A sum of heads is the concatenated layer whose W_C stacks those of the heads.",
     formula="Σ_h σ(softmax(X W_Q^h (X W_K^h)^⊤) X W_V^h) W_C^h = σ([head_1 … head_H]) W_C",
     measure=Agreement(
-        left=_sum_of_heads,
-        right=_other_routes,
+        _sums_of_heads,
         draw=_draw_several_heads,
         tolerance=1e-10,
         sides="four heads together, and σ(concatenation) times the stacked W_C or one head at a "
