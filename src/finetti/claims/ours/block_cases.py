@@ -136,7 +136,7 @@ def residual_case(case: BlockCase, order: Any = None, name: str = "residual") ->
         options = {"normalization": _norm(make), "order": order} if order else {}
         return ours.ResidualPiece(piece=case.piece(make), **options)
 
-    return BlockCase(name, run, piece, NORM | case.shapes if order else case.shapes, case.seen)
+    return BlockCase(name, run, piece, {**NORM, **case.shapes} if order else case.shapes, case.seen)
 
 
 _BLOCK = residual_case(heads_case(causal=True), "pre"), residual_case(feed_case("gelu"))
