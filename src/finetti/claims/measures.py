@@ -206,7 +206,7 @@ class PowerLaw:
         """What is measured, in one sentence."""
         first, last = self.sizes[0], self.sizes[-1]
         beside = ", and its largest share of the bound" if self.bound else ""
-        return f"{self._slope.capitalize()}, {first} to {last}{beside}."
+        return f"The {self._slope}, {first} to {last}{beside}."
 
     @property
     def rejects(self) -> str:
@@ -215,7 +215,7 @@ class PowerLaw:
 
     @property
     def _slope(self) -> str:
-        return f"the slope of the {self.error_name} in the {self.size_name}"
+        return f"slope of the {self.error_name} in the {self.size_name}"
 
     def __call__(self, context: Context, form: str = DERIVED) -> Evidence:
         """Measure the slopes, and the share of the bound."""
@@ -235,7 +235,7 @@ class PowerLaw:
                 {"size": n, "error": e, "curve": curve}
                 for n, e in zip(self.sizes, means, strict=True)
             ]
-        axes, title = {"size": self.size_name, "error": self.error_name}, self._slope.capitalize()
+        axes, title = {"size": self.size_name, "error": self.error_name}, f"The {self._slope}"
         options: dict[str, Any] = {"color": "curve"} if self.curves else {}
         if self.bound is not None:
             options["reference"] = "bound"
