@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import optimize
+import scipy
 
 from finetti.bounds.bound import Bound
 from finetti.bounds.sample import Sample
@@ -50,7 +50,7 @@ def best_resolution(log_log_cover: Cover, log_range: float, log_samples: float) 
         step *= 2
         if step > 1e9:  # a finite class: its covering number stops growing
             return log_range - 745.0
-    root = optimize.root_scalar(
+    root = scipy.optimize.root_scalar(
         lambda u: float(log_log_cover(u)) - target,
         bracket=(log_range - step, log_range),
         method="brentq",

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy import optimize
+import scipy
 
 from finetti.attention.networks.softmax_constants import softmax_constant
 from finetti.bounds import description as fields
@@ -81,7 +81,7 @@ class HeadSplit(NetworkBound):
             return float(log_add(*self.parts(*_log_shares(logit), sample)))
 
         bounds, options = (center - 3, center + 3), {"xatol": 1e-10}
-        found: Any = optimize.minimize_scalar(
+        found: Any = scipy.optimize.minimize_scalar(
             total, bounds=bounds, method="bounded", options=options
         )
         return min(center, float(found.x), key=total)
