@@ -323,9 +323,9 @@ def s_lemma_4_5(context: Context, form: Form = "derived") -> Evidence:
         return Evidence(*(each for each in filled if "units" in each.name))
     sample, columns = Sample(1000, 50), []
     for outputs in (2, 8, 64):
-        one = bounds.VectorCovering(1.0, 0.1 / math.sqrt(outputs)).evaluate(sample).value
+        one = bounds.LinearMapCovering(1.0, 0.1 / math.sqrt(outputs), outputs=1)
         together = bounds.LinearMapCovering(1.0, 0.1, outputs=outputs).evaluate(sample).value
-        columns.append(abs(outputs * one / together - 1))
+        columns.append(abs(outputs * one.evaluate(sample).value / together - 1))
     packed = [_packing_share(terms) for terms in (1, 10, 100)]
     return Evidence(
         close("d₂ columns at ε/√d₂: their covers / bound, minus 1", largest_of(columns), 1e-12),
