@@ -26,7 +26,7 @@ from finetti.attention.layout import CausalAlignment, arrange_heads
 from finetti.attention.normalized import masked_softmax
 from finetti.core.errors import InputError, UnsupportedError
 from finetti.core.precision import float64_inside
-from finetti.kernels.base import Kernel, check_kernel
+from finetti.kernels.kernel import Kernel, check_kernel
 from finetti.kernels.rbf import RBF
 
 

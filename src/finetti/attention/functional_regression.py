@@ -12,7 +12,7 @@ from finetti.attention.fast_weights.linear_attention import LinearAttention
 from finetti.attention.layout import CausalAlignment, arrange_heads
 from finetti.attention.local_linear import LocalLinear
 from finetti.core.errors import InputError
-from finetti.kernels.base import Kernel
+from finetti.kernels.kernel import Kernel
 from finetti.kernels.rbf import RBF
 
 

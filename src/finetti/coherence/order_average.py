@@ -10,6 +10,7 @@ from finetti.coherence.predictors.predictor_loading import as_predictor
 from finetti.core.arguments import Floats, Letters, as_generator
 from finetti.core.errors import UnsupportedError
 from finetti.core.numbers import as_whole
+from finetti.core.statistics import mean_with_error
 from finetti.latent.world import Pairs
 
 
@@ -37,11 +38,10 @@ class OrderAveraged(RegressionPredictor):
 
     def standard_error(self, query: Floats, keys: Floats, values: Floats) -> Floats:
         """Of the mean as an estimate of that over all orders, (B, Q, d_v); 0 where it is."""
-        orders, complete = self._orders(keys.shape[1])
         means = self._all(query, keys, values)[0]
-        if complete:
+        if self._orders(keys.shape[1])[1]:
             return np.zeros_like(means[:, 0])
-        return means.std(axis=1, ddof=1) / np.sqrt(len(orders))
+        return mean_with_error(means, axis=1)[1]
 
     def _orders(self, length: int) -> tuple[Any, bool]:
         return draw_orders(length, self.n_orders, np.random.default_rng([self.seed, length]))

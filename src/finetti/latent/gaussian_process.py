@@ -145,7 +145,7 @@ class GaussianProcessWorld(LatentModel):
     name: ClassVar[str] = "gaussian-process"
 
     def __post_init__(self) -> None:
-        from finetti.kernels.base import check_kernel
+        from finetti.kernels.kernel import check_kernel
         from finetti.kernels.precision import in_float64
         from finetti.kernels.rbf import RBF
 

@@ -29,34 +29,25 @@ LETTERS = {"n_samples": "m", "context_length": "T"}
 Bounds = Mapping[str, Callable[[int], float | None] | Mapping[int, float]]
 
 
-def success_chart(
-    analysis: Analysis, context_lengths: Sequence[int] | None = None, log_x: bool = False
-) -> Chart:
+def success_chart(analysis: Analysis, log_x: bool = False) -> Chart:
     """Success rate against m: cells with Wilson's intervals, and the fitted curves (Figure 4).
 
     One panel per learner; the dashed line is the level of the critical sizes.
 
     Args:
         analysis: of a table of trials.
-        context_lengths: those to draw; all by default.
         log_x: logarithmic axis of m, as a search chooses them.
     """
-    wanted = list(context_lengths or []) or sorted(
-        analysis.success["context_length"].unique().tolist()
-    )
-    unknown = set(wanted) - set(analysis.success["context_length"])
-    if unknown:
-        raise bad_argument("context_lengths", "success_chart", "in the trials", sorted(unknown))
-    return _row([_success_panel(analysis, group, wanted, log_x) for group in analysis.laws])
+    return _row([_success_panel(analysis, group, log_x) for group in analysis.laws])
 
 
-def _success_panel(analysis: Analysis, group: Key, lengths: list[int], log_x: bool) -> Chart:
+def _success_panel(analysis: Analysis, group: Key, log_x: bool) -> Chart:
     import altair as alt
 
     cells = analysis.success
+    lengths = sorted(cells["context_length"].unique().tolist())
     for name, value in zip(analysis.by, group, strict=True):
         cells = cells[cells[name] == value]
-    cells = cells[cells["context_length"].isin(lengths)]
     names = {"context_length": "T", "n_samples": "m"}
     points = cells.rename(columns=names)[["T", "m", "trials", "rate", "low", "high"]]
     points = points.to_dict("records")
@@ -66,7 +57,7 @@ def _success_panel(analysis: Analysis, group: Key, lengths: list[int], log_x: bo
     lines = [
         {"T": key[-1], "m": float(m), "rate": float(p)}
         for key, curve in analysis.curves.items()
-        if key[:-1] == group and key[-1] in lengths
+        if key[:-1] == group
         for m, p in zip(grid, curve.probability(grid), strict=True)
     ]
     channels = color_channels(points, "T")

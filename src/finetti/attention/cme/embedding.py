@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 from finetti.attention.cme.conditional_mean import ConditionalMean
 from finetti.core.errors import bad_argument
 from finetti.core.precision import float64
-from finetti.kernels.base import Kernel
+from finetti.kernels.kernel import Kernel
 from finetti.kernels.linear import Linear
 from finetti.kernels.rbf import RBF
 

@@ -12,7 +12,7 @@ from finetti.core.errors import InputError
 from finetti.core.spectra import spectral_dimension
 from finetti.display.card import Card
 from finetti.display.displayable import Displayable
-from finetti.kernels.base import Kernel
+from finetti.kernels.kernel import Kernel
 from finetti.kernels.rbf import RBF
 
 GRID = 25  # ridges between L^(−1/2) and L^(−1/5) at which the growth of Γ̂ is looked at

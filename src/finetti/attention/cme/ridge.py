@@ -16,7 +16,7 @@ from finetti.core.precision import float64
 from finetti.core.spectra import spectral_dimension
 from finetti.display.card import Card
 from finetti.display.displayable import Displayable
-from finetti.kernels.base import Kernel, check_kernel
+from finetti.kernels.kernel import Kernel, check_kernel
 from finetti.kernels.rbf import RBF
 
 Method = Literal["marginal_likelihood", "gcv"]

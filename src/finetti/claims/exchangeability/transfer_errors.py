@@ -19,7 +19,8 @@ from finetti.claims.evidence import Evidence, at_least, at_most, close, within
 from finetti.claims.perturbations import ratios_at_most_one
 from finetti.core.numbers import largest_of
 from finetti.latent import Encoded, FiniteAtoms, GaussianEmission
-from finetti.risk import ContextTable, TransferReport, largest_squares, uniform_error
+from finetti.risk import ContextTable, TransferReport
+from finetti.risk.theorems.context_table import largest_squares, uniform_error
 
 if TYPE_CHECKING:
     from finetti.risk import Pretrained
