@@ -165,7 +165,8 @@ def s_app_a_3(context: Context, form: Form = "derived") -> Evidence:
     spectral norms 1, T = 400, and how it moves with m."""
     few, more, many = 200, 400, 10**12
     if form == "printed":
-        low, high = (dudley_printed(_log_constant(m), 0.0, math.log(m)) for m in (few, more))
+        found = (dudley_printed(_log_constant(m), 0.0, math.log(m)) for m in (few, more))
+        low, high = (sign * math.exp(log_size) for log_size, sign in found)
         return Evidence(
             at_least("complexity at T = 400, m = 200", low, 0.0),
             at_most("complexity at m = 400 minus that at m = 200", high - low, 0.0),
