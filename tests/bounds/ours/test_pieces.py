@@ -26,7 +26,7 @@ from finetti.bounds.ours import (
     ResidualPiece,
     RotaryHeadPiece,
     RowWeights,
-    compose,
+    compose_pieces,
 )
 from finetti.bounds.ours.block_components import SLOPES, log_slope
 from finetti.core.errors import InputError
@@ -172,10 +172,10 @@ def test_constants_of_residuals_with_normalization_before_or_after():
 
 def test_multipliers_are_what_comes_after():
     pieces = tuple(LinearPiece(matrix=matrix(norm), name=f"W{norm:g}") for norm in (2.0, 3.0, 5.0))
-    lipschitz, radius, factors = read(compose(pieces, math.log(7.0)))
+    lipschitz, radius, factors = read(compose_pieces(pieces, math.log(7.0)))
     assert (lipschitz, radius) == pytest.approx((30, 210))
     assert factors == pytest.approx({"W2": 15 * 7, "W3": 5 * 14, "W5": 42})
-    parts = compose(pieces, math.log(7.0)).parts
+    parts = compose_pieces(pieces, math.log(7.0)).parts
     assert [math.exp(each.log_multiplier) for each in parts] == pytest.approx([15, 5, 1])
     assert [math.exp(each.log_radius) for each in parts] == pytest.approx([7, 14, 42])
 
@@ -198,7 +198,7 @@ def test_embeddings_come_first_and_forget_what_is_before():
 
 def test_products_beyond_floats():
     block = ResidualPiece(piece=FeedForwardPiece(inner=matrix(1e60), outer=matrix(1e60)))
-    passage = compose((block,) * 20, 0.0)
+    passage = compose_pieces((block,) * 20, 0.0)
     assert passage.log_lipschitz / math.log(10) == pytest.approx(2400, abs=2)
     network = BlockNetwork(pieces=(block,) * 20)
     assert math.isfinite(BlocksCovering(network, 1e-3).evaluate(Sample(1, 1)).log_value)
@@ -233,7 +233,7 @@ def test_composing_many_pieces_touches_every_weight_once(monkeypatch):
 
     monkeypatch.setattr(ComponentBound, "amplified", counting)
     matrix = MatrixWeights(rows=2, columns=2, norm=2.0)
-    found = compose([LinearPiece(matrix=matrix)] * 200, 0.0)
+    found = compose_pieces([LinearPiece(matrix=matrix)] * 200, 0.0)
     later = np.arange(199, -1, -1) * math.log(2.0)
     np.testing.assert_allclose([each.log_multiplier for each in found.parts], later, rtol=1e-12)
     assert len(found.parts) == 200 <= touched <= 400

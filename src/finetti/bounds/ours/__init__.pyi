@@ -5,7 +5,7 @@ from .block_components import NormalizationPiece as NormalizationPiece
 from .block_components import Piece as Piece
 from .block_components import RepeatedPiece as RepeatedPiece
 from .block_components import ResidualPiece as ResidualPiece
-from .block_components import compose as compose
+from .block_components import compose_pieces as compose_pieces
 from .block_network import BlockNetwork as BlockNetwork
 from .block_network import BlockNorms as BlockNorms
 from .block_network import BlockShape as BlockShape

@@ -64,7 +64,7 @@ class Piece(fields.Description, abc.ABC, kw_only=True):
         """Its constants on inputs whose rows are no longer than e^``log_radius``."""
 
 
-def compose(pieces: Iterable[Piece], log_radius: float) -> ComponentBound:
+def compose_pieces(pieces: Iterable[Piece], log_radius: float) -> ComponentBound:
     """One piece after the other: constants multiply, and so do the errors of earlier weights."""
     bounds = []
     for piece in pieces:
@@ -217,7 +217,7 @@ class ResidualPiece(Piece, kw_only=True):
         """A residual adds 1."""
         norm = self.normalization
         before = (norm, self.piece) if norm is not None and self.order == "pre" else (self.piece,)
-        inside = compose(before, log_radius)
+        inside = compose_pieces(before, log_radius)
         lipschitz = log_plus(0.0, inside.log_lipschitz)
         radius = log_plus(log_radius, inside.log_radius)
         found = ComponentBound(lipschitz, radius, inside.parts)
@@ -252,7 +252,7 @@ class RepeatedPiece(Piece, kw_only=True):
 
     def propagate(self, log_radius: float) -> ComponentBound:
         """All rounds."""
-        found = compose(self.pieces * self.times, log_radius)
+        found = compose_pieces(self.pieces * self.times, log_radius)
         count = len(found.parts) // self.times
         merged = (
             replace(

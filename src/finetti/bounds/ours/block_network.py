@@ -14,7 +14,7 @@ from finetti.bounds.ours.block_components import (
     NormalizationPiece,
     Piece,
     ResidualPiece,
-    compose,
+    compose_pieces,
 )
 from finetti.bounds.ours.cover_allocation import LengthFreeComposition
 from finetti.bounds.ours.feed_forward_components import FeedForwardPiece, GatedPiece
@@ -151,7 +151,7 @@ class BlockNetwork(Piece, NetworkClass, kw_only=True):
     def _kept(self, log_radius: float) -> tuple[ComponentBound, LengthFreeComposition]:
         """Every n of an inversion asks for the same ones, and the allocations that were found."""
         if log_radius not in self._by_radius:
-            bound = compose(self.pieces, log_radius)
+            bound = compose_pieces(self.pieces, log_radius)
             self._by_radius[log_radius] = bound, LengthFreeComposition(bound.parts)
         return self._by_radius[log_radius]
 
