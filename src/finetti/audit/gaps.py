@@ -123,8 +123,8 @@ def match_gaps(names: Sequence[str], gaps: Mapping[str, float]) -> list[float]:
         row = _row_of(name, gaps)
         if row in rows:
             raise InputError(
-                f"{rows[row]} and {name} have the same gap, that of {row}. Name every checkpoint by "
-                "as much of its path as tells it from the others."
+                f"{rows[row]} and {name} have the same gap, that of {row}. Name every checkpoint "
+                "by as much of its path as tells it from the others."
             )
         rows[row] = name
     return [gaps[row] for row in rows]
