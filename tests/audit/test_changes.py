@@ -102,7 +102,7 @@ def test_networks_that_are_not_alike():
 
 def test_a_number_of_heads_is_checked_here_too():
     bert = make.synthetic("bert")[0]
-    with pytest.raises(InputError, match="`heads` argument of the audit .* whole number ≥ 1"):
+    with pytest.raises(InputError, match=r"`heads` argument of the audit .* whole number ≥ 1"):
         compare_checkpoints(bert, bert, heads=0)
 
 
