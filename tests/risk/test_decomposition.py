@@ -44,7 +44,6 @@ def test_parts_add_up(found):
     risk, least = found.excess.value + found.noise, found.approximation.value + found.noise
     printed = risk - found.train_risk + found.best_train_risk - least
     assert found.generalization.value == pytest.approx(printed, abs=1e-12)
-    assert found.gap == pytest.approx(risk - found.train_risk, abs=1e-12)
 
 
 def test_expectations_agree_with_enumeration(found):

@@ -257,7 +257,6 @@ def training_chart(
     table: Frame,
     color: str = "n_samples",
     measures: Sequence[str] = ("loss", "accuracy"),
-    log_x: bool = False,
 ) -> Chart:
     """What the trials traced, against the training step: every run is a line (Figures 2 right, 3).
 
@@ -265,7 +264,6 @@ def training_chart(
         table: one row per run with ``trace``: ``study.table(details=True)`` of trials that trace.
         color: column that tells runs apart: n_samples, context_length or learner.
         measures: traced lists to draw, one panel each; losses on a logarithmic axis.
-        log_x: logarithmic axis of steps.
     """
     owner = "training_chart"
     for name in (color, "trace"):
@@ -284,7 +282,7 @@ def training_chart(
         if not records:
             advice = f'Run the trials with trace = ["{measure}"].'
             raise bad_argument("table", owner, f"traces of {measure}", "none", advice)
-        panels.append(_training_panel(records, color, measure, log_x))
+        panels.append(_training_panel(records, color, measure))
     return _row(panels)
 
 
@@ -295,7 +293,7 @@ def _thinned(steps: Sequence[int], values: Sequence[float]) -> list[tuple[int, f
     return pairs[::stride] if (len(pairs) - 1) % stride == 0 else [*pairs[::stride], pairs[-1]]
 
 
-def _training_panel(records: list[dict[str, Any]], color: str, measure: str, log_x: bool) -> Chart:
+def _training_panel(records: list[dict[str, Any]], color: str, measure: str) -> Chart:
     import altair as alt
 
     letter = LETTERS.get(color, color)
@@ -305,7 +303,7 @@ def _training_panel(records: list[dict[str, Any]], color: str, measure: str, log
     values = [each[measure] for each in records if not log_y or each[measure] > 0]
     steps = [each["step"] for each in records]
     base = alt.Chart(alt.Data(values=records)).encode(
-        x=axis_channel(alt.X, "step", "training step", log_x, steps),
+        x=axis_channel(alt.X, "step", "training step", False, steps),
         y=axis_channel(alt.Y, measure, TITLES.get(measure, measure), log_y, values),
         detail=alt.Detail(field="run"),
         **color_channels(records, letter, shapes=False),

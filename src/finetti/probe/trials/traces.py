@@ -147,11 +147,6 @@ class AttentionMass(Displayable):
     standard_errors: Reals
     uniform: float
 
-    @property
-    def largest(self) -> float:
-        """Of the head that looks most at the hidden positions."""
-        return float(self.mean.max())
-
     def __card__(self) -> Card:
         rows = tuple(zip(range(len(self.mean)), self.mean, self.standard_errors, strict=True))
         table = Table("heads", ("head", "mass on hidden positions", "standard error"), rows)

@@ -27,11 +27,6 @@ class NormSumMinimum:
     dual: float
     move: np.ndarray
 
-    @property
-    def gap(self) -> float:
-        """value − dual ≥ 0."""
-        return self.value - self.dual
-
 
 def minimize_norms(
     residual: np.ndarray,
