@@ -7,7 +7,7 @@ member.
 """
 
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -138,7 +138,6 @@ class MatrixCovering(Bound):
     """
 
     quantity = "log covering number"
-    inside: ClassVar[bool]
 
     rows: int = fields.width_or_own()
     columns: int = fields.width_or_own()
@@ -163,7 +162,6 @@ class CountCovering(MatrixCovering):
     statement = "log N ≤ P·log(1 + 2B_W/ε) for matrices of spectral norm B_W, whatever T is"
     citation = "Covers without T (count), finetti"
     assumes = (IN_SPECTRAL_NORM, INSIDE)
-    inside = True
 
     weight_norm: float = fields.norm(1.0)
     resolution: float = fields.resolution()
@@ -187,7 +185,6 @@ class MaureyCovering(MatrixCovering):
     statement = "log N for entries whose sum is B_1: ⌈(B_1/ε)²⌉ of 2P + 1 atoms, whatever T is"
     citation = "Covers without T (Maurey), finetti"
     assumes = (IN_SPECTRAL_NORM, OUTSIDE)
-    inside = False
 
     entry_norm: float = fields.norm(1.0)
     resolution: float = fields.resolution()
@@ -217,7 +214,6 @@ class SchattenCovering(MatrixCovering):
     statement = "log N for a Schatten norm B_S: few ranks at log(1 + 8B_W/ε) each, whatever T is"
     citation = "Covers without T (Schatten), finetti"
     assumes = (IN_SPECTRAL_NORM, f"{OUTSIDE}; it never leaves the spectral ball")
-    inside = False
 
     weight_norm: float = fields.norm(1.0)
     schatten_norm: float = fields.norm(1.0, like="weight_norm")
