@@ -17,9 +17,7 @@ from finetti.bounds.bound import Bound
 from finetti.bounds.covering.ball_cover import count_cover
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of
-from finetti.core.errors import bad_argument
 from finetti.core.logspace import log1pexp, log_binomial
-from finetti.core.numbers import as_real
 
 LOG_2, LOG_4 = math.log(2), math.log(4)
 POWERS = (2.0, 1.0, 0.5, 0.25)  # of the Schatten norms: Frobenius, nuclear, and two quasi-norms
@@ -119,16 +117,6 @@ INSIDE = "the cover consists of matrices of the class"
 OUTSIDE = "the cover may leave the class; at half the resolution it gives one inside"
 
 
-def _power() -> Any:
-    def check(value: Any, name: str, owner: str) -> float:
-        power = as_real(value, name, owner, "a Schatten power")
-        if power not in POWERS:
-            raise bad_argument(name, owner, "2, 1, 0.5 or 0.25", value)
-        return power
-
-    return fields.setting(1.0, check)
-
-
 class MatrixCovering(Bound):
     """What the three share: d₁ × d₂ matrices and a resolution; whatever the sample is.
 
@@ -217,7 +205,7 @@ class SchattenCovering(MatrixCovering):
 
     weight_norm: float = fields.norm(1.0)
     schatten_norm: float = fields.norm(1.0, like="weight_norm")
-    power: float = _power()
+    power: float = fields.setting(1.0, fields.real("2, 1, 0.5 or 0.25", lambda p: p in POWERS))
     resolution: float = fields.resolution()
 
     def _evaluate(self, sample: Sample) -> BoundValue:
