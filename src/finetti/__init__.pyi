@@ -16,3 +16,4 @@ from . import risk as risk
 from . import studies as studies
 from . import torch as torch
 from . import training as training
+from .core.program_cache import enable_cache as enable_cache

@@ -133,7 +133,7 @@ def test_the_smallest_cover_says_what_its_radii_cost(capacity):
 
 def test_the_chain_by_hand(bert):
     arrays, audit = bert
-    passage = block_network(audit).passage(Sample(1, 1))
+    passage = block_network(audit).propagate_tokens(Sample(1, 1))
     lipschitz, radius = chain_by_hand(arrays)
     assert passage.log_lipschitz == pytest.approx(float(mpmath.log(lipschitz)), abs=1e-7)
     assert passage.log_radius == pytest.approx(float(mpmath.log(radius)), abs=1e-7)
@@ -142,7 +142,7 @@ def test_the_chain_by_hand(bert):
 
 def test_the_gated_rotary_chain_by_hand():
     arrays, audit = audited("llama", kv_heads=2)
-    passage = block_network(audit).passage(Sample(1, 1, input_norm=3.0))
+    passage = block_network(audit).propagate_tokens(Sample(1, 1, input_norm=3.0))
     log, radius = 0.0, 3.0
     for n in range(2):
         get = lambda name, n=n: arrays[f"model.layers.{n}.{name}.weight"].astype(float)  # noqa: E731
@@ -319,7 +319,7 @@ def test_fused_is_separate():
             separate[f"bert.encoder.layer.{n}.{mapping[role]}.{kind}"] = turned
     other = audit_checkpoint(separate, heads=4)
     other = replace(other, design=fused.design)  # the same blocks
-    one, two = (block_network(each).passage(Sample(1, 1)) for each in (fused, other))
+    one, two = (block_network(each).propagate_tokens(Sample(1, 1)) for each in (fused, other))
     assert [part.name for part in one.parts] == [part.name for part in two.parts]
     np.testing.assert_allclose(*(everything(each) for each in (one, two)), rtol=1e-9)
 
@@ -329,7 +329,7 @@ def test_shared_layers_cost_once_and_carry_every_time(tmp_path):
     counts = {}
     for times in (1, 3):
         path = make.write(tmp_path / str(times), arrays, config | {"num_hidden_layers": times})
-        passage = block_network(audit_checkpoint(path)).passage(Sample(1, 1))
+        passage = block_network(audit_checkpoint(path)).propagate_tokens(Sample(1, 1))
         counts[times] = len(passage.parts), passage.log_lipschitz
     assert counts[1][0] == counts[3][0]
     assert counts[3][1] > 2 * counts[1][1]
@@ -436,7 +436,7 @@ norms = ["norm1.{kind}"]
     table.write_text(text + 'order = "pre"\nactivation = "relu"\nepsilon = 1e-5\n')
     audit = audit_checkpoint(arrays, heads=4, layouts=table)
     assert (audit.design.order, audit.design.assumed) == ("pre", ())
-    assert block_network(audit).passage(Sample(1, 1)).log_lipschitz > 0
+    assert block_network(audit).propagate_tokens(Sample(1, 1)).log_lipschitz > 0
     for line, words in (
         ('order = "sideways"', "must be one of pre, post"),
         ("epsilon = 3", "a number between 0 and 1"),
@@ -450,7 +450,7 @@ norms = ["norm1.{kind}"]
 def test_huge_products_stay_in_log_space():
     _, audit = audited("bert", scale=1e15)
     network = block_network(audit)
-    assert network.passage(Sample(1, 1)).log_lipschitz / math.log(10) > 200
+    assert network.propagate_tokens(Sample(1, 1)).log_lipschitz / math.log(10) > 200
     found = BlocksGap(network, "stratified").samples_needed(0.1, Sample(1, 1))
     assert 1e3 < found.count < 1e15
 
@@ -536,7 +536,7 @@ def test_the_capacity_of_a_low_rank_step_by_hand(bert):
     left, right = rng.normal(size=(make.WIDTH, 1)), rng.normal(size=(1, make.HIDDEN))
     delta = WeightDelta(measure_matrix(left @ right / 50), rank=1)
     network = tuned_network(base, {("1", "feed_in"): delta})
-    passage = network.passage(Sample(1, 1))
+    passage = network.propagate_tokens(Sample(1, 1))
     parts = [part for part in passage.parts if part.weights.trained]
     assert [part.name for part in parts] == ["W_in", "readout"]
     # ε is shared between both so that Σ a_jρ_jx_j = ε; no cover is larger than r(d₁+d₂)log(1+8B/x).

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from finetti.claims import Context, load_ledger, run_claim
-from finetti.claims.measures import Agreement, MonteCarlo, PowerLaw, Ratio, Together
+from finetti.claims.measures import Agreement, MonteCarlo, PowerLaw, Ratio
 from finetti.claims.ours import predictive_futures
 from finetti.claims.random_features import feature_learning
 from sample_claims import claim
@@ -23,6 +23,10 @@ def lemma(x, form="derived"):
     return Lemma(x * {"derived": 1.0, "printed": 3.0}[form])
 
 
+def exponentials(x, form="derived"):
+    return {"exp": (np.exp(x), (np.exp if form == "derived" else np.sin)(x))}
+
+
 def distance(context, size, power=-0.5):
     return context.draws(size).normal(1.0, 0.01, size=20) * size**power
 
@@ -32,8 +36,16 @@ def sample(context, mean):
 
 
 RATIO = Ratio(lemma, lambda rng: (rng.uniform(size=100),), {"one": lambda: (0.99,)})
-AGREEMENT = Agreement(np.exp, np.exp, lambda rng: (rng.normal(size=3),), 1e-12)
+AGREEMENT = Agreement(exponentials, lambda rng: (rng.normal(size=3),), 1e-12)
 POWER = PowerLaw(distance, (10, 100, 1000), (-0.55, -0.45))
+BOUNDED = PowerLaw(
+    lambda context, size, curve: distance(context, size),
+    POWER.sizes,
+    POWER.slope,
+    curves=("a", "bc"),
+    bound=lambda context, size: 1.1 * size**-0.5,
+    share=(0.5, 1.0),
+)
 MONTE_CARLO = MonteCarlo(sample, lambda mean: mean, lambda rng: (np.ones(3),))
 WRONG = [
     (RATIO, {"looser": 1.021}),
@@ -43,12 +55,13 @@ WRONG = [
     (AGREEMENT, {"factor": 1 + 1e-11}),
     (POWER, {"error": partial(distance, power=-1.0)}),
     (MONTE_CARLO, {"factor": 1.1}),
-    (Together((AGREEMENT, RATIO)), {"measures": (AGREEMENT, replace(RATIO, looser=2.0))}),
+    (BOUNDED, {"bound": lambda context, size: 0.9 * size**-0.5}),
+    (BOUNDED, {"error": lambda context, size, curve: distance(context, size, -len(curve) / 2)}),
 ]
 
 
-def not_a_number(*given, **named):
-    return np.full(3, np.nan)
+def not_a_number(x):
+    return {"exp": (np.full(3, np.nan), np.exp(x))}
 
 
 @pytest.mark.parametrize(("measure", "changes"), WRONG)
@@ -64,7 +77,7 @@ def test_a_measure_holds_for_the_right_claim_and_fails_for_the_wrong_one(measure
     ("measure", "changes"),
     [
         (RATIO, {"draw": lambda rng: (np.array([0.5, np.nan, 0.1]),)}),
-        (AGREEMENT, {"left": not_a_number}),
+        (AGREEMENT, {"routes": not_a_number}),
         (MONTE_CARLO, {"factor": math.nan}),
     ],
 )
@@ -81,18 +94,15 @@ def test_a_printed_form_is_measured_where_it_breaks():
     assert found.holds is False
     assert found.value == pytest.approx(2.97)
     assert "1.021" in two.rejects
-    pair = Agreement(np.exp, {"derived": np.exp, "printed": np.sin}, AGREEMENT.draw, 1e-12)
-    assert [pair(Context(), form).verdict for form in ("derived", "printed")] == ["holds", "fails"]
+    for form, verdict in (("derived", "holds"), ("printed", "fails")):
+        assert AGREEMENT(Context(), form).verdict == verdict
 
 
 def test_arrays_by_name_are_compared_by_name():
     def both(x):
-        return {"sine": np.sin(x), "zero": 0 * x}
+        return {"sine": (np.sin(x), np.sin(x)), "zero": (0 * x, np.full(3, 1e-3))}
 
-    def other(x):
-        return {"sine": np.sin(x), "zero": np.full(3, 1e-3)}
-
-    found = replace(AGREEMENT, left=both, right=other, absolute=True)(Context())
+    found = replace(AGREEMENT, routes=both, absolute=True)(Context())
     assert [(each.name, each.holds) for each in found.measurements] == [
         ("sine", True),
         ("zero", False),

@@ -1,6 +1,8 @@
 """Every form of model through probe, risk and coherence: it runs, or one sentence refuses it."""
 
+import importlib.util
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -19,8 +21,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from flax import linen, nnx
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier
 
 def total(inputs, first):
     return sum(x.mean(axis=tuple(range(first, x.ndim))) for x in inputs)
@@ -42,6 +45,8 @@ class Linen(linen.Module):
     def __call__(self, *inputs, train):
         found = linen.Dense(self.out_dimension)(total(inputs, 1)[:, None])
         return linen.Dropout(0.5, deterministic=not train)(found)
+    def optimizer(self, learning_rate=0.01):
+        return optax.adam(learning_rate)
 
 class Nnx(nnx.Module):
     def __init__(self, rngs, out_dimension=2):
@@ -62,8 +67,11 @@ equinox_one = lambda: Equinox(jax.random.key(0), 1)
 linen_one = lambda: Linen(1)
 nnx_one = lambda: Nnx(nnx.Rngs(0), 1)
 pair_one = lambda: pair(1)
+linen_instance = Linen()
 classifier = LogisticRegression()
 regressor = Ridge()
+def perceptron(penalty="l1"):
+    return SGDClassifier("perceptron", penalty=penalty)
 
 def function(keys, values, query):
     return values.mean(axis=0)
@@ -89,6 +97,14 @@ class Torch(torch.nn.Module):
         mean = sum(x.float().mean(dim=tuple(range(1, x.ndim))) for x in inputs)
         return self.dropout(self.linear(mean[:, None]))
 torch_one = lambda: Torch(1)
+def norm(out_dimension=2):
+    return torch.nn.BatchNorm1d(out_dimension)
+class Mean(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(2, 1, bias=False)
+    def forward(self, tokens, mask_token):
+        return self.linear(tokens.mean(dim=1))
 """
 WORLD = LinearGaussian(key_dimension=2, value_dimension=1, noise_variance=0.5)
 REFUSED = "must be (an?|a class)"
@@ -98,7 +114,7 @@ FORMS = {
     "linen": ("Linen", "linen_one", None, None, None),
     "nnx": ("Nnx", "nnx_one", None, None, None),
     "pair": ("pair", "pair_one", None, None, None),
-    "torch": ("Torch", "torch_one", None, "is a PyTorch module.*pure JAX", None),
+    "torch": ("Torch", "torch_one", None, None, None),
     "classifier": ("classifier", "classifier", None, REFUSED, None),
     "regressor": ("regressor", "regressor", None, REFUSED, None),
     "function": ("function", "function", "cannot be loaded", "cannot be loaded", None),
@@ -190,17 +206,21 @@ def test_coherence(form):
         assert row.distance.value > 0
 
 
-@pytest.mark.parametrize("form", ["equinox", "linen", "nnx", "pair"])
-def test_dropout_is_on_in_training_only(form):
-    """Weights drawn by one key, and answers in both modes."""
-    import importlib.util
-
-    import jax
-
-    spec = importlib.util.spec_from_file_location("of_mine", "mine.py")
+def imported(file):
+    spec = importlib.util.spec_from_file_location("of_mine", file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    model = as_model(getattr(module, FORMS[form][0]), purpose=Purpose("network", "any"))
+    return module
+
+
+@pytest.mark.parametrize("form", ["equinox", "linen", "nnx", "pair", "torch"])
+def test_dropout_is_on_in_training_only(form):
+    """Weights drawn by one key, and answers in both modes."""
+    import jax
+
+    file, name = reference(FORMS[form][0]).split(":")
+    model = as_model(getattr(imported(file), name), purpose=Purpose("network", "any"))
+    model = model.in_jax() if form == "torch" else model
     batch = np.ones((3, 4, 2), np.float32), np.ones((3, 2), np.float32)
     network = model.start(jax.random.key(0), *batch)
     first, again = network(*batch), network(*batch)
@@ -210,6 +230,140 @@ def test_dropout_is_on_in_training_only(form):
     np.testing.assert_array_equal(drawn[0], drawn[1])
     assert not np.array_equal(drawn[0], drawn[2])
     assert not np.array_equal(drawn[0], first)
+
+
+BITS = np.random.default_rng(0).integers(2, size=(40, 8)).astype(np.uint8)
+LABELS = BITS[:, 1] & BITS[:, 6]
+
+
+@pytest.mark.parametrize("form", ["equinox", "linen", "nnx", "pair"])
+def test_networks_run_together_under_vmap(form):
+    import jax
+
+    learner = load_learner(reference(FORMS[form][0]), {"inputs": "floats"})
+    keys = jax.random.split(jax.random.key(0), 3)
+
+    def logits(key):
+        return learner.apply(learner.init(key, 8), BITS, jax.random.fold_in(key, 1))
+
+    together, alone = jax.jit(jax.vmap(logits))(keys), jax.jit(logits)
+    np.testing.assert_allclose(together, np.stack([alone(key) for key in keys]), atol=1e-5)
+    assert not np.allclose(together[0], together[1], atol=1e-3)
+
+
+def test_one_logit_is_that_of_label_one():
+    import jax
+
+    learner = load_learner("./mine.py:pair", {"inputs": "floats", "out_dimension": 1})
+    params = learner.init(jax.random.key(0), 8)
+    logits = learner.apply(params, BITS, None)
+    assert logits.shape == (40, 2)
+    assert (logits[:, 0] == 0).all()
+    expected = BITS.mean(axis=1) * float(params["weight"][0])
+    np.testing.assert_allclose(logits[:, 1], expected, atol=1e-6)
+
+
+def test_a_pytorch_module_is_minimized_by_its_own_gradients():
+    """Linear in the mean token: the minimum is least squares, from every start."""
+    mine, rng = imported("mine_torch.py"), np.random.default_rng(0)
+    tokens, answers = rng.normal(size=(40, 3, 2)), rng.normal(size=(40, 1))
+    means, data = tokens.mean(axis=1), (tokens, np.zeros((40, 2)), answers)
+    least = np.mean((answers - means @ np.linalg.lstsq(means, answers)[0]) ** 2)
+    module = mine.Mean()
+    before = module.linear.weight.detach().numpy().copy()
+    found = minimize_risk(module, data, seed=0, restarts=2, slots=2, iterations=60)
+    assert found.best_risk == pytest.approx(least, rel=1e-6)
+    assert found.slope < 1e-4
+    np.testing.assert_array_equal(module.linear.weight.detach().numpy(), before)
+    start = minimize_risk(module, data, seed=0, iterations=1, learning_rate=1e-12, polish=0)
+    np.testing.assert_allclose(start.trained.params["linear.weight"], before, rtol=1e-6)
+    miss = answers - means @ before.T
+    assert start.risk == pytest.approx(float(np.mean(miss**2)), rel=1e-5)
+    with pytest.raises(InputError, match="norm keeps BatchNorm1d beside its parameters"):
+        minimize_risk(mine.norm, data, seed=0)
+
+
+def test_an_instance_without_weights_is_a_recipe_too():
+    import jax
+
+    given = {"inputs": "floats", "learning_rate": 0.05}
+    learner = load_learner("./mine.py:linen_instance", given)
+    assert learner.settings()["learning_rate"] == 0.05
+    assert learner.init(jax.random.key(0), 8)["Dense_0"]["kernel"].shape == (1, 2)
+
+
+@pytest.mark.parametrize("name", ["classifier", "perceptron"])
+def test_an_estimator_is_fitted_anew_for_every_trial(name):
+    learner = load_learner(f"./mine.py:{name}")
+    first = learner.fit(BITS, LABELS, seed=2**62)
+    before = first.predict(BITS)
+    assert (before == LABELS).mean() >= 0.95
+    second = learner.fit(1 - BITS, LABELS, seed=1)
+    assert second.estimator is not first.estimator
+    assert (first.predict(BITS) == before).all()
+
+
+def test_the_seed_reaches_every_part_of_an_estimator():
+    learner = load_learner("./mine.py:perceptron")
+    states = [learner.fit(BITS, LABELS, s).estimator.random_state for s in (3, 3, 2**32 + 4)]
+    assert states == [3, 3, 4]
+    default = load_learner("sklearn.linear_model:Perceptron")  # whose own default is 0
+    again = load_learner("sklearn.linear_model:Perceptron", default.settings())
+    assert [each.fit(BITS, LABELS, 5).estimator.random_state for each in (default, again)] == [5, 5]
+    nested = load_learner("rf_mlp", {"n_neurons": 20})
+    one, same, other = (nested.fit(BITS, LABELS, s).estimator[-1].coef_ for s in (3, 3, 4))
+    assert (one == same).all()
+    assert (one != other).any()
+
+
+def test_labels_that_are_all_the_same_need_no_estimator():
+    for label in (0, 1):
+        fitted = load_learner("l1").fit(BITS, np.full(len(BITS), label, np.uint8), seed=0)
+        assert (fitted.predict(BITS) == label).all()
+
+
+NEW_FORM = """
+from dataclasses import dataclass
+from typing import ClassVar
+import jax
+from finetti.models.model import JaxNetwork
+
+def recognize(factory, built):
+    return Polynomial(factory) if isinstance(built, str) else None
+
+@dataclass(frozen=True, eq=False)
+class Polynomial(JaxNetwork):
+    form: ClassVar[str] = "a polynomial"
+    def init(self, key, *example):
+        outputs = self.factory.sizes(*example).get("out_dimension", 1)
+        return jax.random.normal(key, (outputs,), "float32")
+    def apply(self, params, *inputs, key=None):
+        axes = tuple(range(1, inputs[0].ndim))
+        return inputs[0].mean(axis=axes)[:, None] ** len(self.factory.build()) * params[None]
+"""
+
+
+def test_a_new_kind_of_model_is_one_file(folder, monkeypatch):
+    """Here a string: its file serves all three commands, which know nothing of it."""
+    from finetti.models import model_loading
+
+    (folder / "polynomial_model.py").write_text(NEW_FORM)
+    name = "finetti.models.polynomial_model"
+    spec = importlib.util.spec_from_file_location(name, folder / "polynomial_model.py")
+    monkeypatch.setitem(sys.modules, name, importlib.util.module_from_spec(spec))
+    spec.loader.exec_module(sys.modules[name])
+    monkeypatch.setattr(model_loading, "FORMS", ("polynomial_model", *model_loading.FORMS))
+    with open("mine.py", "a") as file:
+        file.write("def polynomial():\n    return 'xx'\n")
+    one, same, _ = probe("polynomial")
+    assert one.metrics == same.metrics
+    one, same, _ = risk("polynomial")
+    assert one == same
+    target = load_predictor("./mine.py:polynomial")
+    small = {"n_contexts": 2, "n_queries": 2, "n_orders": 3, "n_sequences": 5}
+    (row,) = measure_coherence([target], WORLD, [4], **small).rows
+    assert row.order.holds()
+    assert row.distance.value > 0
 
 
 @pytest.mark.parametrize("name", ["Wide", "misspelled"])

@@ -41,8 +41,8 @@ NETWORKS = [
 ]
 
 
-def head_sums(layer, reach, network, form, per_head):
-    """Σω_v, ρ and R^mha: Lemmas C.11–C.13 head by head, or (C.5) and (C.10)."""
+def head_sums(layer, reach, network, form):
+    """Σω_v, ρ and R^mha: Lemmas C.11–C.13 head by head; printed (C.5) and (C.10)."""
     width = 2 * mp.sqrt(network.head_dimension)
     width = width if network.bandwidth is None else mp.mpf(network.bandwidth)
     c = 1 if form == "printed" else 1 / width  # Lemma F.1
@@ -52,7 +52,7 @@ def head_sums(layer, reach, network, form, per_head):
     )
     pairs = [a + b for a, b in zip(q, k, strict=True)]
     sizes = [a + b for a, b in zip(rq, rk, strict=True)]
-    if not per_head:
+    if form == "printed":
         pairs, sizes, v, rv = [sorted(pairs)[-1]], [sum(sizes)], [sum(v)], [sum(rv)]
     drop = [1] * len(v) if form == "printed" else v  # erratum 5
     rho = sum(v) + c * reach**2 * sum(p**2 * w for p, w in zip(pairs, v, strict=True))
@@ -72,7 +72,7 @@ def chain(network, form):
             growth, a = inner * outer, inner * outer_size + outer * size
         growth += int(layer.feed_forward_skip)
         reach = radius if form == "printed" else growth * radius
-        total, rho, mha = head_sums(layer, reach, network, form, form == "derived")
+        total, rho, mha = head_sums(layer, reach, network, form)
         skip = int(layer.attention_skip)
         found.append((growth, total + skip, rho + skip, a, mha))
         radius = radius * growth * (total + skip)
@@ -121,21 +121,9 @@ def agrees(bound, expected):
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("network", NETWORKS)
-def test_covering_numbers(network, form):
+def test_the_covering_number(network, form):
     covered = dimensions(network, form) * mp.log(1 + 2 * deviation(network, form) / mp.mpf(0.05))
     agrees(bounds.FullTransformerCovering(network, resolution=0.05, form=form), covered)
-    d, p, s = network.dimension, network.head_dimension, network.hidden_dimension
-    radius, first = mp.mpf(SAMPLE.input_norm), network.layers[0]
-    count = d * d if first.outer_norm is None else 2 * d * s
-    part = count * mp.log(1 + 2 * chain(network, form)[0][0][3] * radius / mp.mpf(0.05))
-    agrees(bounds.FeedForwardCovering(network, resolution=0.05, form=form), part)
-    _, _, mha = head_sums(first, radius, network, form, per_head=True)
-    heads = len(first.heads)
-    count = heads * (2 * d * p + d * d)
-    if form == "printed":
-        count = (2 + heads) * network.largest_dimension**2
-    covered = count * mp.log(1 + 2 * radius * mha / mp.mpf(0.1))
-    agrees(bounds.HeadsCovering(network, form=form), covered)
 
 
 @pytest.mark.parametrize("form", FORMS)

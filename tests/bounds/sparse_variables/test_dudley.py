@@ -43,7 +43,8 @@ def test_never_more_than_the_range():
 
 
 def test_printed_closed_form_is_negative_and_grows_with_the_sample():
-    values = [dudley_printed(10.0, 0.0, math.log(m)) for m in (1, 10, 100, 1000)]
+    printed = [dudley_printed(10.0, 0.0, math.log(m)) for m in (1, 10, 100, 1000)]
+    values = [sign * math.exp(log_size) for log_size, sign in printed]
     assert values[0] < 0
     assert (np.diff(values) > 0).all()
     derived = [dudley_closed(10.0, 0.0, math.log(m)) for m in (1, 10, 1e6, 1e9)]
@@ -69,17 +70,6 @@ def test_derived_confidence_is_never_below_the_printed_one():
             for form in ("derived", "printed")
         ]
         assert parts[0].value > parts[1].value
-
-
-def test_allocation_is_the_least():
-    rng = np.random.default_rng(0)
-    costs, weights = rng.uniform(0.1, 3, 4), rng.uniform(0.1, 3, 4)
-    least, shares = allocate(np.log(costs), np.log(weights), math.log(2.0))
-    best = np.exp(shares)
-    assert weights @ best == pytest.approx(2.0, rel=1e-12)
-    assert (costs / best**2).sum() == pytest.approx(math.exp(least), rel=1e-12)
-    others = rng.dirichlet(np.ones(4), 10_000) * 2 / weights
-    assert (costs / others**2).sum(axis=1).min() >= math.exp(least)
 
 
 def test_allocation_of_nothing_to_what_costs_nothing():

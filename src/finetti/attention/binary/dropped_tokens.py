@@ -3,9 +3,7 @@
 Under dropout on embeddings no two samples share a token. What is left to use: LayerNorm needs one
 number per token beside the token itself, and a sample's tokens fit into the cache. So samples are
 taken in blocks, masks are drawn again for the gradient instead of kept, and of all the (m, T, d)
-arrays none ever exists as a whole: an iteration costs its five thin products. Tokens that differ in
-any other way go through `absorbed.absorbed_attention`, which takes them as they are.
-"""
+arrays none ever exists as a whole: an iteration costs its five thin products."""
 
 import functools
 from typing import Any
@@ -14,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, UInt32
 
+from finetti.core.errors import bad_argument
 from finetti.core.masks import keep
 
 # Bytes of a block's tokens: a share of a core's own cache.
@@ -46,6 +45,9 @@ def dropped_attention(
     With r_t = 1/√(variance + ε) the scores are r_t·x_t·(absorbed − its mean), and Σ_t p̃_t x̂_t is
     Σ_t (p̃_t r_t) x_t minus its mean: tokens need not be centered.
     """
+    if base.size * len(bits) > 2**32:
+        requirement = f"of at most {2**32 // base.size} samples, whose masks do not repeat"
+        raise bad_argument("bits", "dropped_attention", requirement, f"{len(bits)} samples")
     centered = absorbed - jnp.mean(absorbed, axis=2, keepdims=True)
     found: Any = _attend(rates, base, step, centered, bits, words)
     read, total = found

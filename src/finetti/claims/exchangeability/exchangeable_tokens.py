@@ -8,7 +8,7 @@ from scipy.special import roots_jacobi
 
 from finetti import latent
 from finetti.claims.claim import Context, Control, Erratum, claim
-from finetti.claims.evidence import Evidence, Measurement, at_least, at_most, close, trend, within
+from finetti.claims.evidence import Evidence, Measurement, at_least, at_most, close, within
 from finetti.core.numbers import largest_of, smallest_of
 
 LENGTH = 4
@@ -130,18 +130,6 @@ def e_prop_3_1_finite(context: Context) -> Evidence:
         limits = found.general_bound, found.alphabet_bound
         ratios.append([found.distance / limit for limit in limits])
     each, whole = latent.finite_distance([1] * 10, 2), latent.finite_distance([500, 500], 1000)
-    records = [
-        {"tokens": n, "value": value, "what": what}
-        for n in (20, 40, 80, 160, 320, 640)
-        for found in [latent.finite_distance([n // 2, n // 2], 10)]
-        for what, value in (
-            ("distance", found.distance),
-            ("2ck/n", found.alphabet_bound),
-            ("k(k−1)/n", found.general_bound),
-        )
-    ]
-    axes = {"tokens": "length n of the sequence", "value": "variation distance"}
-    title = "The first 10 tokens of n, from an urn of two letters"
     largest = np.max(ratios, axis=0)
     tight = each.distance / each.general_bound
     half = whole.distance / whole.alphabet_bound
@@ -151,7 +139,6 @@ def e_prop_3_1_finite(context: Context) -> Evidence:
         within("tight instance: 10 balls that differ, k = 2", tight, 0.98, 1 + 1e-9),
         within("over 2ck/n: all of 1000 balls, half and half", half, 0.45, 1.0),
         note="2ck/n is known to be sharp up to a constant only; the instance comes to half of it.",
-        charts=(trend(records, axes, title, log_y=True, color="what"),),
     )
 
 
@@ -224,7 +211,7 @@ def e_lemma_3_2(
     Then p(z|X) from p(y|X), and two posteriors with the same answers. As printed: whether T, from 3
     latent values to 3, 4 or 5 answers, reaches every function of y.
     """
-    spread = recovered = indirect = missed = 0.0
+    spread = recovered = missed = 0.0
     least, tokens = np.inf, np.array(list(itertools.product(range(3), repeat=LENGTH)))
     for trial in range(context.pick(quick=20, paper=200)):
         rng = context.draws(trial)
@@ -238,8 +225,6 @@ def e_lemma_3_2(
         joint = prior * likelihood
         exact = joint / joint.sum(axis=1, keepdims=True)
         law = joint @ answers / joint.sum(axis=1, keepdims=True)
-        direct = world.integrate(latent.Categorical(exact)).probabilities
-        indirect = largest_of(indirect, np.abs(direct - law).max())
         found = latent.recover_posterior(law, answers).probabilities
         recovered = largest_of(recovered, np.abs(found - exact).max())
         # An invertible T would reach every function of y, as the indicator of the last answer.
@@ -263,7 +248,6 @@ def e_lemma_3_2(
     return Evidence(
         at_most("(a) how much X given b_z(X) depends on z", spread, 1e-9),
         at_least("(a) the same when two values of b_z are merged, at least", least, 0.01),
-        close("(b) p(y|X) from b_z(X) − from the joint law of z, X, y", indirect, 1e-12),
         *of_answers,
         note="3 latent values, 3 letters of which two say the same, 3 to 5 answers.",
     )

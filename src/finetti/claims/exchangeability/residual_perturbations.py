@@ -1,6 +1,5 @@
 """(C.6), Lemmas F.1 and C.10 to C.14: how far tokens, heads and deep networks move."""
 
-import math
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -9,10 +8,8 @@ import numpy as np
 
 from finetti import attention, core
 from finetti.attention import lipschitz
-from finetti.bounds import Sample
-from finetti.bounds import exchangeability as bounds
 from finetti.claims.claim import CheckMethod, Claim, Context, Erratum, claim
-from finetti.claims.evidence import Evidence, within
+from finetti.claims.evidence import Evidence
 from finetti.claims.measures import Ratio
 from finetti.claims.perturbations import (
     DRAWS,
@@ -143,7 +140,6 @@ e_lemma_c_11 = Claim(
     erratum=Erratum(
         5,
         title="printed: Lemma C.11 without the values' norm",
-        statement="The change of the heads is bounded without the norm of their values.",
         printed=r"‖MHA(X;W) − MHA(X;\hat{W})‖ ≤ R Σ_i ε_v^i + R^3 Σ_i (ω_q^i + ω_k^i)(ε_q^i + "
         "ε_k^i)",
         why="(F.10)–(F.11) contain ω_v in the second sum; print drops it, also in Lemma C.12, "
@@ -242,7 +238,6 @@ e_lemma_c_14 = Claim(
     erratum=Erratum(
         6,
         title="printed: heads read tokens of length R_t",
-        statement="The chain of Lemma C.14 with R_t in ρ̃_t and R_t^mha.",
         formula=r"\tilde{ρ}_t = \tilde{ω}_t^v + (ω_t^{qk})^2 ω_t^v (\tilde{α}_t R_t)^2",
         printed=r"\tilde{ρ}_t = \tilde{ω}_t^v + (ω_t^{qk})^2 ω_t^v R_t^2",
         label="(C.10), (C.11), Lemma C.14",
@@ -302,56 +297,22 @@ e_eq_c_6 = Claim(
 )
 
 
-_RESOLUTION = 0.1
-
-
-def _covered_size(covering: Any, layer: Any, width: int, radius: float, count: int) -> float:
-    """S of log N = p·log(1 + 2S/ε), read back from the package's log N."""
-    network = bounds.FullTransformer(width, width, width, (layer,))
-    bound = covering(network, resolution=_RESOLUTION)
-    value = bound.evaluate(Sample(1, 1, input_norm=radius)).value
-    return _RESOLUTION / 2 * math.expm1(value / count)
-
-
-@claim(
+e_lemma_c_10 = Claim(
     id="E-lemma-C.10",
     title="a feed-forward part is covered by how far it moves",
     statement="The size in the covering number of a feed-forward part is how far it moves with its "
     "weights.",
     formula=r"log N ≤ 2 d d_σ log(1 + \frac{2 (α^x R^σ + α^σ R^x) ‖X‖_{r,∞}}{ε})",
-    check=CheckMethod.TIGHT,
-    rejects="a size S that is 2 % off",
+    rests_on=("E-lemma-C.14", "F-cover-count"),
 )
-def e_lemma_c_10(context: Context) -> Evidence:
-    """One token that both matrices lengthen while they grow."""
-    inner, outer, moves, radius = 2.0, 5.0, (1e-4, 3e-4), 3.0
-    token = np.full((1, 1), radius)
-    weights = np.array([[[inner]], [[outer]]])
-    moved = weights + np.reshape(moves, (2, 1, 1))
-    before, after = (np.asarray(attention.FeedForward(*pair)(token)) for pair in (weights, moved))
-    layer = bounds.FullLayerNorms(
-        inner_norm=inner, outer_norm=outer, inner_mixed_norm=moves[0], outer_mixed_norm=moves[1]
-    )
-    size = _covered_size(bounds.FeedForwardCovering, layer, 1, radius, count=2)
-    change = float(np.abs(after - before).max())
-    return Evidence(within("change of the token / S", change / size, 0.98, 1 + 1e-3))
 
 
-@claim(
+e_lemma_c_12 = Claim(
     id="E-lemma-C.12",
     title="the heads of a layer are covered by how far they move",
     statement="The size in the covering number of the heads is how far they move with their "
     "weights, with the ω_v that print drops (erratum 5).",
     formula=r"log N ≤ p log(1 + \frac{2 R R^{mha}}{ε}),  "
     r"R^{mha} = Σ_i R_v^i + c R^2 Σ_i ω_v^i (ω_q^i + ω_k^i)(R_q^i + R_k^i)",
-    check=CheckMethod.TIGHT,
-    rejects="a size S that is 2 % off, as without ω_v",
+    rests_on=("E-lemma-C.11", "F-cover-count"),
 )
-def e_lemma_c_12(context: Context) -> Evidence:
-    """The query that reads opposite tokens evenly, ω_v = 10, while W_k leaves 0."""
-    step = 1e-4
-    moved = lipschitz.heads_weight_perturbation(*even_reader(10.0, step, copies=200))
-    # The query e₂ is mapped to e₁ with norm 1; W_k moves by 10⁻⁴, the others do not.
-    layer = bounds.FullLayerNorms((bounds.FullHeadNorms(1.0, step, 10.0, 0.0, step, 0.0),))
-    size = _covered_size(bounds.HeadsCovering, layer, DIMENSION, 1.0, count=3 * DIMENSION**2)
-    return Evidence(within("change of the heads / S", float(moved.measured) / size, 0.98, 1 + 1e-3))
