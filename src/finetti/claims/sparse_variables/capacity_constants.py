@@ -73,7 +73,7 @@ _LENGTHS = tuple(10**k for k in range(1, 9))
 )
 def s_cor_4_4(context: Context, form: Form = "derived") -> Evidence:
     """Tokens ±3e₁ and the query e₁ while M leaves 0: the head's change per unit of M against what
-    an error of W_QK is multiplied by; and how log N_∞ grows with T.
+    an error of W_QK is multiplied by; and how log N_∞ and the complexity grow with T.
 
     That so large a cover is needed is not claimed.
     """
@@ -91,6 +91,10 @@ def s_cor_4_4(context: Context, form: Form = "derived") -> Evidence:
     head = bounds.HeadClass(width=64, readout_norm=1.0)
     samples = [Sample(10**15, length) for length in _LENGTHS]
     steps = np.diff([bounds.HeadCovering(head).evaluate(each).value for each in samples])
+    complexity = [bounds.HeadGap(head).complexity(each).log_value for each in samples]
+    # log T is k·log 10, so the root of it grows by √k from the first length to the k-th.
+    roots = np.log(np.arange(1, len(_LENGTHS) + 1)) / 2
+    faster = (np.array(complexity) - complexity[0] - roots).max()
     records = [
         {"T": length, "gap": bounds.HeadGap(head).evaluate(each).value}
         for length, each in zip(_LENGTHS, samples, strict=True)
@@ -99,6 +103,7 @@ def s_cor_4_4(context: Context, form: Form = "derived") -> Evidence:
     return Evidence(
         _attains("tokens of length 3: change / what W_QK costs", change / allowed),
         close("spread of the steps of log N_∞ per decade of T", np.ptp(steps) / steps.mean(), 1e-6),
+        at_most("complexity: log of its growth over that of √log T", faster, 0.0),
         charts=(trend(records, axes, "One head of width 64, 10¹⁵ samples"),),
     )
 
@@ -417,12 +422,17 @@ def s_thm_a_17(context: Context, form: Form = "derived") -> Evidence:
     )
     deep = bounds.TransformerClass(layers=layers, width=3)
     moved = float(lipschitz.network_perturbation(*two_layers()).measured) / step
+    bound = bounds.ProjectedTransformerCovering(deep, 0.1)
+    steps = np.diff([bound.evaluate(Sample(1000, 10**k - 1)).value for k in range(2, 9)])
     used = {
         "B_X = 2, M": of_scores / multiplier(unit, Sample(1, 2, input_norm=longest), 2),
         "L_σ = 3, W_C": of_outputs / allowed,
         "two layers, W_C of the first": moved / multiplier(deep, Sample(1, 2, input_norm=0.1), 1),
     }
-    return Evidence(*(_attains(f"{name}: change / its cost", each) for name, each in used.items()))
+    return Evidence(
+        *(_attains(f"{name}: change / its cost", share) for name, share in used.items()),
+        close("spread of the steps per decade of T", np.ptp(steps) / steps.mean(), 1e-6),
+    )
 
 
 s_thm_4_6 = Claim(
