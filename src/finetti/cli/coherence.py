@@ -184,10 +184,10 @@ def _world(name: str | None, predictors: list[Any]) -> Any:
 
 
 def _document(found: "CoherenceTable", command: str) -> dict[str, Any]:
-    from finetti.claims.evidence import to_plain
+    from finetti.core.numbers import to_plain
     from finetti.core.provenance import software
 
-    return to_plain({**found.to_dict(), "command": command, "provenance": software()})
+    return to_plain({**found.to_dict(), "command": command, "provenance": software()}, nan="NaN")
 
 
 def _write(found: "CoherenceTable", document: dict[str, Any], out: Path) -> None:
