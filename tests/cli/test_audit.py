@@ -196,7 +196,7 @@ def test_checkpoints_edits_and_gaps_together(folder, tmp_path):
 
 
 def test_what_does_not_fit_is_refused_before_anything_is_measured(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("finetti.audit.audit_checkpoint", lambda *_, **__: pytest.fail("measured"))
+    monkeypatch.setattr("finetti.audit.measure_checkpoint", lambda *_, **__: pytest.fail("measured"))
     other = make.write(tmp_path / "other", *make.synthetic("gpt2")[:2]).parent
     gaps = tmp_path / "gaps.csv"
     gaps.write_text("checkpoint,gap\nmodel,0.1\nothers,0.2\n")
@@ -221,7 +221,7 @@ def test_ctrl_c_says_what_is_kept(folder, tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     for function, words in (
-        ("finetti.audit.audit_checkpoint", NOTHING_KEPT),
+        ("finetti.audit.measure_checkpoint", NOTHING_KEPT),
         ("finetti.cli.run_pages.write_page", AGAIN),
     ):
         with one_interruption(), monkeypatch.context() as patch:

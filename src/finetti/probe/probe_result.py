@@ -1,11 +1,10 @@
 """What a probe found: the analysis of its trials beside the bounds, and why trials failed."""
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pandas as pd
 
@@ -15,36 +14,41 @@ from finetti.probe.analysis.critical_size import CriticalSize
 from finetti.probe.analysis.learner_comparison import LearnerComparison, compare_learners
 from finetti.probe.analysis.probe_analysis import Analysis, analyze
 from finetti.probe.analysis.transitions import Transitions, transition_start, transition_times
-from finetti.probe.experiment import Experiment
+from finetti.probe.probe_experiment import ProbeExperiment
 from finetti.probe.search.search_rounds import SearchReport
 from finetti.probe.search.size_ratio import SizeRatio, size_ratio
 from finetti.probe.tasks.information import InformationBounds, information_bounds
-from finetti.studies.trials import DONE
+from finetti.studies.experiment import ExperimentResult
+
+if TYPE_CHECKING:
+    from finetti.display import Section
 
 REASONS: tuple[str, ...] = ("solved", "ambiguous", "not fitted", "not generalized")
 AHEAD = 10  # times the longest context: where the laws are asked
 
 
 @dataclass(frozen=True)
-class Findings:
-    """The results of a probe: plain data (`to_dict`), and tables for people (`tables`).
+class ProbeResult(ExperimentResult):
+    """What a probe found; it prints its tables and draws its page.
 
     Args:
         experiment: what was asked.
-        trials: one row per stored trial, with its details: `Experiment.table`.
-        level: of the critical sample size.
+        trials: one row per stored trial, with its details: `ProbeExperiment.table`.
         searches: learner → what its search found so far; None if the trials are a grid.
     """
 
-    experiment: Experiment
-    trials: pd.DataFrame
-    level: float = 0.5
+    noun: ClassVar[str] = "probe"
+    page_name: ClassVar[str] = "probe.html"
+    part_column: ClassVar[str] = "learner"
+    cell_columns: ClassVar[tuple[str, ...]] = ("context_length", "n_samples")
+
+    experiment: ProbeExperiment
     searches: Mapping[str, SearchReport] | None = None
 
-    @cached_property
-    def done(self) -> pd.DataFrame:
-        """The trials that ended without an error."""
-        return self.trials.loc[self.trials["state"] == DONE] if len(self.trials) else self.trials
+    @property
+    def level(self) -> float:
+        """Success probability at the critical sample size."""
+        return self.experiment.level
 
     @cached_property
     def analysis(self) -> Analysis | None:
@@ -101,11 +105,15 @@ class Findings:
         )
 
     @property
+    def wanted(self) -> int:
+        """How many trials there are; a search knows it when it has ended."""
+        return len(self.trials) if self.searches is not None else self.experiment.n_trials
+
+    @property
     def partial(self) -> str:
         """What has run, if it is not all: trials of the grid, or a search that has not ended."""
         if self.searches is None:
-            stored, wanted = len(self.trials), self.experiment.n_trials
-            return f"{stored} of {wanted} trials" if stored < wanted else ""
+            return super().partial
         ended = {
             learner
             for learner, report in self.searches.items()
@@ -113,19 +121,6 @@ class Findings:
         }
         left = [each for each in self.experiment.learners if each not in ended]
         return f"the search of {', '.join(left)} has not ended" if left else ""
-
-    @property
-    def failures(self) -> list[dict[str, Any]]:
-        """Why trials ended with an error: learner, reason, and how many trials, most first."""
-        if not len(self.trials):
-            return []
-        lost = self.trials.loc[self.trials["state"] != DONE]
-        reasons = ((each or "unknown").splitlines()[0] for each in lost["failure"])
-        counts = Counter(zip(lost["learner"], reasons, strict=True))
-        return [
-            {"learner": learner, "reason": reason, "trials": count}
-            for (learner, reason), count in counts.most_common()
-        ]
 
     @cached_property
     def traced(self) -> pd.DataFrame:
@@ -222,20 +217,9 @@ class Findings:
         text = "the probe does not train them step by step"
         return (f"No training curves of {', '.join(names)}: {text}.",)
 
-    def to_dict(self) -> dict[str, Any]:
+    def values(self) -> dict[str, Any]:
         """Plain data for JSON."""
         return {
-            "headline": self.headline,
-            # Of a search, `n_samples` are its limits and `trials` its budget.
-            "settings": {**self.experiment.to_dict(), "search": self.searches is not None},
-            "partial": self.partial,
-            "trials": {
-                # A search knows how many it needs when it has ended.
-                "all": self.experiment.n_trials if self.searches is None else len(self.trials),
-                "done": len(self.done),
-                "failed": len(self.trials) - len(self.done),
-            },
-            "failures": self.failures,
             "searches": [
                 {"learner": learner, **report.to_dict()}
                 for learner, report in (self.searches or {}).items()
@@ -266,6 +250,19 @@ class Findings:
         if self.transitions is not None and self.experiment.online:
             tables += self.transition_tables()
         return [table for table in tables if table.rows]
+
+    @property
+    def summary(self) -> str:
+        """What was done, as the first paragraph of the page."""
+        from finetti.probe.probe_page import describe_probe
+
+        return describe_probe(self)
+
+    def sections(self) -> "Sequence[Section]":
+        """The content of the page."""
+        from finetti.probe.probe_page import probe_sections
+
+        return probe_sections(self)
 
     def success_tables(self) -> list[Table]:
         """Per learner: one row per sample size, one column per context length."""
@@ -359,11 +356,6 @@ class Findings:
         ]
         columns = ("learners", "T", "ratio of critical sizes")
         return Table("Learners by their searches", columns, tuple(rows))
-
-    def failure_table(self) -> Table:
-        """Why trials ended with an error."""
-        rows = tuple(tuple(each.values()) for each in self.failures)
-        return Table("Why trials failed", ("learner", "reason", "trials"), rows)
 
     def transition_tables(self) -> list[Table]:
         """When the runs found the rule."""

@@ -1,46 +1,25 @@
-"""The page of a study of the excess risk: one HTML file that works offline."""
+"""The sections of the page of a study of the excess risk."""
 
-from collections.abc import Mapping
 from typing import Any
 
-from finetti.display import Chart, Document, Figure, Section, line_chart
+from finetti.display import Chart, Figure, Section, line_chart
 from finetti.display.charts.bar_charts import waterfall
-from finetti.display.pages.document import run_facts
-from finetti.risk.findings import REACH, SIGNS, RiskFindings, RiskPoint
+from finetti.risk.risk_result import REACH, SIGNS, RiskPoint, RiskResult
 from finetti.risk.risk_trial import PARTS
 
 NAMES = {"excess": "excess risk", "baseline": "mean answer"}
 
 
-def risk_page(findings: RiskFindings, document: Mapping[str, Any]) -> Document:
-    """The page; ``document`` is the plain data of the run (command, time, provenance)."""
-    counts = document["trials"]
-    warnings = []
-    if left := counts["all"] - counts["done"] - counts["failed"]:
-        warnings.append(
-            f"The study is not complete: {left} of {counts['all']} trials have not run."
-        )
-    if counts["failed"]:
-        warnings.append(f"{counts['failed']} trials ended with an error and are not counted.")
-    sections = []
-    if findings.points:
-        sections = [_against(findings), _apart(findings), _bound(findings)]
-    if findings.failures:
-        sections.append(Section("Errors", tables=(findings.failure_table(),)))
-    return Document(
-        findings.headline,
-        summary=(_what_was_done(findings),),
-        warnings=tuple(warnings),
-        sections=tuple(sections),
-        command=document["command"],
-        facts=run_facts(document),
-    )
+def risk_sections(found: RiskResult) -> list[Section]:
+    """The sections of the page."""
+    return [_against(found), _apart(found), _bound(found)] if found.points else []
 
 
-def _what_was_done(findings: RiskFindings) -> str:
-    given = findings.experiment.settings
-    several = findings.experiment.trials > 1
-    times = f"{findings.experiment.trials} times each" if several else "once"
+def describe_study(found: RiskResult) -> str:
+    """What was done, in a paragraph."""
+    given = found.experiment.settings
+    several = found.experiment.trials > 1
+    times = f"{found.experiment.trials} times each" if several else "once"
     return (
         f"The network ({given.network}) is trained on n sequences of {given.context_length} tokens "
         f"of a world ({given.world}), {times}, by {given.iterations} steps from one start. In this "
@@ -49,9 +28,9 @@ def _what_was_done(findings: RiskFindings) -> str:
     )
 
 
-def _records(findings: RiskFindings, names: tuple[str, ...]) -> list[dict[str, Any]]:
+def _records(found: RiskResult, names: tuple[str, ...]) -> list[dict[str, Any]]:
     records = []
-    for point in findings.points:
+    for point in found.points:
         for name in names:
             value, error = point.values[name]
             label = NAMES.get(name) or f"{name} {SIGNS[name].strip()}".strip()
@@ -62,16 +41,16 @@ def _records(findings: RiskFindings, names: tuple[str, ...]) -> list[dict[str, A
     return records
 
 
-def curves_chart(findings: RiskFindings) -> Chart:
+def curves_chart(found: RiskResult) -> Chart:
     """The excess risk, its parts and the baseline against n, both axes logarithmic."""
     return line_chart(
-        _records(findings, ("excess", "baseline", *PARTS)),
+        _records(found, ("excess", "baseline", *PARTS)),
         "n",
         "risk",
         color="part",
         low="low",
         high="high",
-        reference=findings.points[-1].noise or None,
+        reference=found.points[-1].noise or None,
         log_x=True,
         log_y=True,
         x_title="training sequences n",
@@ -91,11 +70,11 @@ def point_chart(point: RiskPoint) -> Chart:
     )
 
 
-def bound_chart(findings: RiskFindings) -> Chart:
+def bound_chart(found: RiskResult) -> Chart:
     """The generalization part and its bound against n."""
     records = [
         {"n": point.n_samples, "risk": value, "what": what}
-        for point in findings.points
+        for point in found.points
         if point.bound is not None
         for what, value in (
             ("generalization part", point.values["generalization"][0]),
@@ -114,7 +93,7 @@ def bound_chart(findings: RiskFindings) -> Chart:
     )
 
 
-def _against(findings: RiskFindings) -> Section:
+def _against(found: RiskResult) -> Section:
     caption = (
         "The excess risk of the trained network, and what it is made of: a sample of n sequences "
         "(generalization), the class of networks (approximation, estimated from above), and "
@@ -125,15 +104,15 @@ def _against(findings: RiskFindings) -> Section:
     )
     return Section(
         "Excess risk against the number of sequences",
-        figures=(Figure(curves_chart(findings), caption, "risk"),),
-        tables=tuple(findings.tables()),
-        notes=findings.notes[: len(findings.notes) - len(findings.bound_notes)],
+        figures=(Figure(curves_chart(found), caption, "risk"),),
+        tables=tuple(found.tables()),
+        notes=found.notes[: len(found.notes) - len(found.bound_notes)],
     )
 
 
-def _apart(findings: RiskFindings) -> Section:
+def _apart(found: RiskResult) -> Section:
     figures = [
-        Figure(point_chart(point), name=f"parts-{point.n_samples}") for point in findings.points
+        Figure(point_chart(point), name=f"parts-{point.n_samples}") for point in found.points
     ]
     text = (
         "The three parts add up to the excess risk exactly, (5.3). Bars at the ends: two standard "
@@ -142,14 +121,14 @@ def _apart(findings: RiskFindings) -> Section:
     return Section("Taken apart", text, tuple(figures))
 
 
-def _bound(findings: RiskFindings) -> Section:
+def _bound(found: RiskResult) -> Section:
     title = "The bound of Theorem 5.3"
-    if all(point.bound is None for point in findings.points):
-        return Section(title, ("There is none for this network.",), notes=findings.bound_notes)
+    if all(point.bound is None for point in found.points):
+        return Section(title, ("There is none for this network.",), notes=found.bound_notes)
     text = (
         "All constants kept, an upper bound of the generalization part with probability 0.95. It "
         "holds for every distribution of such sequences at once, and is far above what happens in "
         "one of them; how it falls with n is what it tells.",
     )
-    figure = Figure(bound_chart(findings), name="bound")
-    return Section(title, text, (figure,), notes=findings.bound_notes)
+    figure = Figure(bound_chart(found), name="bound")
+    return Section(title, text, (figure,), notes=found.bound_notes)

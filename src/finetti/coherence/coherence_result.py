@@ -1,45 +1,24 @@
-"""All that is measured of a target in a world: one row of the table."""
+"""What was measured of targets in a world: rows, verdicts, the table, and the page."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from finetti.coherence.defects.context_orders import all_letters
 from finetti.coherence.defects.defect import Defect
-from finetti.coherence.defects.martingale_defect import (
-    martingale_defect,
-    one_letter_moves,
-    one_pair_moves,
-)
-from finetti.coherence.defects.order_defect import order_defect
-from finetti.coherence.defects.two_step_defect import two_step_defect
-from finetti.coherence.predictors.context_predictor import (
-    LAW,
-    AlphabetPredictor,
-    RegressionPredictor,
-)
-from finetti.coherence.predictors.predictor_loading import Predicts, as_predictor
+from finetti.coherence.predictors.context_predictor import LAW
 from finetti.coherence.predictors.world_predictor import world_predictor
-from finetti.coherence.truth_distance import Distance, distance_at
-from finetti.core.arguments import one_hot
-from finetti.core.errors import InputError
-from finetti.core.keys import generator
-from finetti.core.numbers import as_whole
+from finetti.coherence.truth_distance import Distance
+from finetti.core.numbers import to_plain
 from finetti.display.card import Card, Table
-from finetti.display.displayable import Displayable
 from finetti.display.formatting import format_number
-from finetti.display.progress import Progress
-from finetti.latent.world import LatentModel, Pairs
+from finetti.display.pages.run_result import RunResult
+from finetti.latent.world import LatentModel
+
+if TYPE_CHECKING:
+    from finetti.display import Document
 
 COLUMNS = ("order", "martingale", "two-step")
 OF_TWO_LETTERS = ("order", "martingale = two-step")  # the same number, and shown once
-PARTS = len(COLUMNS) + 1  # and the distance
-N_CONTEXTS, N_QUERIES, N_ORDERS = 20, 6, 5
-N_SEQUENCES, N_SAMPLES = 200, 100
-# Where there are no more than this many times the contexts asked for, all of them are taken: it
-# takes about as many answers as the orders and next letters of those drawn.
-ENUMERATED = 16
-NAMED = (None, 2, 3)  # letters of worlds that commands know by name; None for pairs
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,8 +107,10 @@ class CoherenceVerdict:
 
 
 @dataclass(frozen=True, eq=False)
-class CoherenceTable(Displayable):
+class CoherenceTable(RunResult):
     """Targets and their defects in one world."""
+
+    page_name: ClassVar[str] = "coherence.html"
 
     world: LatentModel
     rows: tuple[CoherenceRow, ...]
@@ -242,7 +223,7 @@ class CoherenceTable(Displayable):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {
+        document = {
             "world": self.world.name,
             "seed": self.seed,
             "context_lengths": list(self.context_lengths),
@@ -251,93 +232,23 @@ class CoherenceTable(Displayable):
             "verdicts": [each.to_dict() for each in self.verdicts],
             "rows": [row.to_dict() for row in self.rows],
         }
+        return to_plain(document)
+
+    @property
+    def surprises(self) -> tuple[str, ...]:
+        """Members of the family that do not behave as expected."""
+        names = sorted({row.name for row in self.rows if not row.as_expected})
+        return (f"Not as expected: {', '.join(names)}.",) if names else ()
+
+    def page(self, command: str = "") -> "Document":
+        """The page: the table, and defects and distance against the context length."""
+        from finetti.coherence.coherence_page import coherence_page
+
+        return coherence_page(self, command)
 
     def __card__(self) -> Card:
-        return Card(self.headline, (("world", self.world.name),), (self.table(),), self.notes)
-
-
-def measure_coherence(
-    targets: Iterable[Any],
-    world: LatentModel,
-    context_lengths: Sequence[int] = (12,),
-    *,
-    expected: dict[str, tuple[bool | None, ...]] | None = None,
-    n_contexts: int = N_CONTEXTS,
-    n_queries: int = N_QUERIES,
-    n_orders: int = N_ORDERS,
-    n_sequences: int = N_SEQUENCES,
-    n_samples: int = N_SAMPLES,
-    n_paths: int = 1000,
-    seed: int = 0,
-    on_change: Callable[[Progress], None] | None = None,
-) -> CoherenceTable:
-    """Order, martingale and two-step defects of targets, and their distance to a world's answer.
-
-    Args:
-        targets: anything that `as_predictor` takes.
-        world: whose tokens they read; its own predictive is the truth, and the simulated null of
-            targets that can only be sampled.
-        context_lengths: n.
-        expected: by name, which defects a target does not have (True) and which it has.
-        n_contexts: contexts of which the defects are measured; of letters, all that there are if
-            they are at most 16 times as many.
-        n_queries: queries of each, which are also the places of new pairs.
-        n_orders: orders that are tried of each.
-        n_sequences: contexts over which the distance is averaged.
-        n_samples: draws of a next value, of laws that are not linear in the values.
-        n_paths: draws per context, of a target that can only be sampled.
-        seed: of all draws.
-        on_change: called before each part, of which every target has `PARTS` at every length.
-
-    >>> from finetti.latent import BetaBernoulli
-    >>> laplace = as_predictor(lambda tokens: [0.5, 0.5], name="never learns")
-    >>> table = measure_coherence([laplace], BetaBernoulli(), n_sequences=50)
-    >>> [each.text for each in table.rows[0].defects if each], table.rows[0].distance.value > 0.01
-    (['✓', '✓'], True)
-    """
-    expected = expected or {}
-    truth, found = world_predictor(world), [as_predictor(target) for target in targets]
-    lengths = sorted(
-        {as_whole(each, "context_lengths", "measure_coherence") for each in context_lengths}
-    )
-    for each in found:
-        _refuse_other_tokens(each, truth, world)
-    options: dict[str, Any] = {"n_paths": n_paths, "reference": truth, "seed": seed}
-    rows: list[CoherenceRow] = []
-    for length in lengths:
-        rng = generator("coherence", seed, world.name, length)
-        draw = world.sample(rng, n_contexts, length + n_queries)
-        for each in found:
-            context, query = _split(_readable(draw.tokens, each), length)
-            every = _all_contexts(each, length, n_contexts)
-            context = context if every is None else every
-
-            def begin(part: int, what: str) -> None:
-                if on_change is not None:
-                    activity = f"{each.name}: {what}, {length} tokens"  # noqa: B023 - called here
-                    on_change(Progress(PARTS * len(rows) + part, 0, activity))
-
-            begin(0, "order")
-            order = order_defect(each, context, query, n_orders=n_orders, **options)
-            moves = two = distance = None
-            begin(1, "martingale")
-            if _has_future(each, query, context):
-                moves = martingale_defect(each, context, query, n_samples=n_samples, **options)
-            begin(2, "two-step")
-            if _has_two_steps(each):
-                two = two_step_defect(each, context, query, n_samples=n_samples, **options)
-            begin(3, "distance to the truth")
-            if not getattr(each, "categorical", False):
-                distance = distance_at(each, world, length, n_sequences, seed)
-            order, moves, two = (
-                found and replace(found, all_contexts=every is not None)
-                for found in (order, moves, two)
-            )
-            assert order is not None
-            known = expected.get(each.name, (None, None, None))
-            moved = _one_token_moves(each, context, query, _readable(draw.tokens, each))
-            rows.append(CoherenceRow(each.name, length, order, moves, two, distance, known, moved))
-    return CoherenceTable(world, tuple(rows), seed)
+        fields = (("world", self.world.name), ("seed", self.seed))
+        return Card(self.headline, fields, (self.table(),), self.notes)
 
 
 def _distance_cell(distance: Distance | None, with_unit: bool) -> str:
@@ -350,18 +261,6 @@ def _moves_cell(moves: float | None) -> str:
     return "–" if moves is None else format_number(moves, 2)
 
 
-def _one_token_moves(predictor: Predicts, context: Any, query: Any, tokens: Any) -> float | None:
-    """On average; unknown where a target can only be sampled."""
-    if isinstance(predictor, AlphabetPredictor):
-        return one_letter_moves(predictor, context)
-    if not isinstance(predictor, RegressionPredictor):
-        return None
-    length = context.keys.shape[1]
-    return one_pair_moves(
-        predictor, context, query, tokens.keys[:, length], tokens.values[:, length]
-    )
-
-
 def _verdict(rows: Sequence[CoherenceRow], columns: Sequence[str]) -> CoherenceVerdict:
     """Of one target, from what was measured at each length."""
     failed = (row for row in rows if any(each and not each.holds() for each in row.defects))
@@ -370,56 +269,3 @@ def _verdict(rows: Sequence[CoherenceRow], columns: Sequence[str]) -> CoherenceV
     return CoherenceVerdict(
         rows[0].name, tuple(row.context_length for row in failed), tuple(left_out)
     )
-
-
-def _readable(tokens: Any, predictor: Predicts) -> Any:
-    """What ``predictor`` reads: for a classifier the signs of the values are the classes."""
-    if not getattr(predictor, "categorical", False):
-        return tokens
-    return Pairs(tokens.keys, one_hot((tokens.values[:, :, 0] > 0).astype(int), 2))
-
-
-def _has_future(predictor: Predicts, query: Any, context: Any) -> bool:
-    """Whether its own next value has a law, or only its mean matters."""
-    if not isinstance(predictor, RegressionPredictor):
-        return True
-    return predictor.has_law or predictor.categorical or predictor.is_linear(query, *context)
-
-
-def _has_two_steps(predictor: Predicts) -> bool:
-    """Whether there are two steps that the martingale defect does not show already."""
-    if isinstance(predictor, RegressionPredictor):
-        return predictor.has_law or predictor.categorical
-    return predictor.n_letters != 2
-
-
-def _all_contexts(predictor: Predicts, length: int, n_contexts: int) -> Any:
-    """All contexts of this many letters, where that is affordable; else None."""
-    if not isinstance(predictor, AlphabetPredictor):
-        return None
-    count = predictor.n_letters**length
-    return all_letters(predictor.n_letters, length) if count <= ENUMERATED * n_contexts else None
-
-
-def _split(tokens: Any, length: int) -> tuple[Any, Any]:
-    """The context, and the keys of the tokens after it as queries."""
-    if not isinstance(tokens, Pairs):
-        return tokens[:, :length], None
-    return Pairs(tokens.keys[:, :length], tokens.values[:, :length]), tokens.keys[:, length:]
-
-
-def _refuse_other_tokens(predictor: Predicts, truth: Predicts, world: LatentModel) -> None:
-    letters = [getattr(each, "n_letters", None) for each in (predictor, truth)]
-    if letters[0] != letters[1]:
-        kinds = ["pairs" if each is None else f"{each} letters" for each in letters]
-        advice = "Choose another world, or another target."
-        if letters[0] not in NAMED:
-            advice = (
-                f"No world by name has {kinds[0]}: in Python, give measure_coherence one of your "
-                "own, as FiniteAtoms(prior, LetterEmission(table)) with a column of the table for "
-                "each letter."
-            )
-        raise InputError(
-            f"{predictor.name} reads {kinds[0]}, but the world {world.name} has {kinds[1]}. "
-            f"{advice}"
-        )

@@ -1,30 +1,25 @@
 """``finetti compile``: a rule as Transformer weights, with a certificate; or a file, checked."""
 
-import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from finetti.boolean.embeddings import EMBEDDINGS
-from finetti.cli.console import make_console, say
 from finetti.cli.options import Debug, Json, Seed, options_named
+from finetti.cli.output import make_console, say_json, tell
 from finetti.core.errors import InputError
 from finetti.core.files import check_writable
-from finetti.display.progress import Progress, progress_bar
 
-# Names in Python, and at the command line.
-OPTIONS = {name: f"--{name}" for name in ("embedding", "basis", "width", "tolerance")}
-OPTIONS |= {"compose": "--gates", "compile": "`finetti compile` without --gates"}
-OPTIONS |= {"max_bytes": "`max_bytes` in Python"}
+# Names in Python that no option has.
+FURTHER = {"compose": "--gates", "compile": "`finetti compile` without --gates"}
+FURTHER |= {"max_bytes": "`max_bytes` in Python"}
 FORMATS = ("safetensors", "torch")
 # All that --check reads.
 OF_CHECK = ("rule", "check", "against", "tolerance", "as_json", "debug")
 
 
-def compile_rule(
+def compile_command(
     context: typer.Context,
     rule: Annotated[
         str | None,
@@ -114,7 +109,7 @@ def compile_rule(
         _refuse_unused(context)
         if rule is not None and against is not None:
             raise InputError("--check FILE takes one rule: RULE or --rule, not both.")
-        _check(check, against or rule, tolerance, as_json)
+        _check(context, check, against or rule, tolerance, as_json)
         return
     if tolerance is not None:
         raise InputError(
@@ -128,12 +123,11 @@ def compile_rule(
             f"`finetti compile` needs {missing}, as in: finetti compile 'x3 & x7' "
             "--context-length 100 (or --check FILE)."
         )
-    _check_places(out, form, picture)
-    from finetti.boolean import compile, compose
+    _check_places(context, out, form, picture)
+    from finetti.boolean import compile_rule
 
-    build: Any = compose if gates else compile
-    with options_named(OPTIONS), _progress("compile") as on_progress:
-        made = build(
+    with options_named(context, **FURTHER):
+        made = compile_rule(
             _parse(rule),
             context_length,
             embedding,
@@ -141,13 +135,12 @@ def compile_rule(
             width=width,
             coherence=coherence,
             margin=margin,
+            gates=gates,
             seed=seed,
-            on_progress=on_progress,
         )
-    certificate = made.certificate
     people = make_console(stderr=as_json)
-    people.print(certificate)
-    if not certificate.holds and not gates:
+    people.print(made)
+    if not made.as_expected and not gates:
         people.print("A rule of many bits is easier to prove as gates: add --gates.")
     if out is not None:
         files = made.save_torch(out) if form == "torch" else (made.save(out),)
@@ -155,8 +148,8 @@ def compile_rule(
     if picture is not None:
         people.print(f"Picture: {made.explain().save(picture)}", soft_wrap=True)
     if as_json:
-        say(json.dumps(certificate.to_dict(), indent=1, allow_nan=False))
-    raise typer.Exit(0 if certificate.holds else 1)
+        say_json(made.to_dict())
+    raise typer.Exit(0 if made.as_expected else 1)
 
 
 def _refuse_unused(context: typer.Context) -> None:
@@ -171,14 +164,9 @@ def _refuse_unused(context: typer.Context) -> None:
         raise InputError(f"--check only verifies a file: leave out {said}.")
 
 
-@contextmanager
-def _progress(name: str) -> Iterator[Callable[[float], None]]:
-    """A bar of the share of the inputs that have been run: wide rules take a minute."""
-    with progress_bar(name, 100, True, "% of the inputs") as on_change:
-        yield lambda share: on_change(Progress(int(100 * share), 0, "running the network"))
-
-
-def _check_places(out: Path | None, form: str, picture: Path | None) -> None:
+def _check_places(
+    context: typer.Context, out: Path | None, form: str, picture: Path | None
+) -> None:
     """Refuse what cannot be written before anything is computed."""
     from finetti.boolean.saving import check_torch_place
     from finetti.display.charts.line_charts import check_chart_file
@@ -188,7 +176,7 @@ def _check_places(out: Path | None, form: str, picture: Path | None) -> None:
     if form == "torch" and out is None:
         raise InputError("--format torch needs a file to write to: --out rule.pt.")
     if out is not None:
-        with options_named({"path": "--out", "save_torch": "`finetti compile --format torch`"}):
+        with options_named(context, path="--out", save_torch="`finetti compile --format torch`"):
             check_torch_place(out) if form == "torch" else check_writable(out)
     if picture is not None:
         check_chart_file(picture)
@@ -201,19 +189,22 @@ def _parse(rule: str) -> Any:
     try:
         return parse(rule)
     except RuleSyntaxError as error:
-        say(error.picture, err=True)
+        tell(error.picture)
         raise InputError(error.sentence) from error
 
 
-def _check(path: Path, rule: str | None, tolerance: float | None, as_json: bool) -> None:
+def _check(
+    context: typer.Context, path: Path, rule: str | None, tolerance: float | None, as_json: bool
+) -> None:
     from finetti.boolean import load
     from finetti.boolean.check import EXACT_RTOL
+    from finetti.boolean.rule_compiler import verification_bar
     from finetti.boolean.words import short_text
 
     loaded = load(path)
     function = loaded.function if rule is None else _parse(rule)
     tolerance = EXACT_RTOL if tolerance is None else tolerance
-    with options_named(OPTIONS), _progress("check") as on_progress:
+    with options_named(context), verification_bar("check") as on_progress:
         found = loaded.verify(function, tolerance, on_progress)
     wrong, text = found.counterexample, short_text(str(function))
     people = make_console(stderr=as_json)
@@ -234,5 +225,5 @@ def _check(path: Path, rule: str | None, tolerance: float | None, as_json: bool)
     people.print(f"{path.name} {said}", soft_wrap=True)
     if as_json:
         document = {"file": path.name, "rule": str(function), **found.to_dict()}
-        say(json.dumps(document, indent=1, allow_nan=False))
+        say_json(document)
     raise typer.Exit(0 if found.proven else 1)

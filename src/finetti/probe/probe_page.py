@@ -1,17 +1,15 @@
-"""The page of a probe: what was found, drawn; one HTML file that works offline."""
+"""The sections of a probe's page: what was found, drawn."""
 
 import re
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from finetti.display import Document, Figure, Section
+from finetti.display import Figure, Section
 from finetti.display.charts.bar_charts import stacked_bars
 from finetti.display.charts.chart_theme import PALETTE
-from finetti.display.pages.document import run_facts
 from finetti.probe.charts import critical_chart, success_chart, training_chart
-from finetti.probe.findings import REASONS, Findings
+from finetti.probe.probe_result import REASONS, ProbeResult
 from finetti.probe.tasks.information import information_bounds
 
 # Blue is what should happen, gray what nobody can help.
@@ -19,39 +17,20 @@ COLORS = dict(zip(REASONS, (PALETTE[0], "#B5B5B5", PALETTE[1], PALETTE[5]), stri
 DRAWN_AHEAD = 4  # times the longest context: as far as the laws are drawn
 
 
-def probe_page(findings: Findings, document: Mapping[str, Any]) -> Document:
-    """The page; ``document`` is the plain data of the run (command, time, provenance)."""
-    counts = document["trials"]
-    warnings = []
-    if left := counts["all"] - counts["done"] - counts["failed"]:
-        warnings.append(
-            f"The probe is not complete: {left} of {counts['all']} trials have not run."
-        )
-    elif findings.partial:
-        warnings.append(f"The probe is not complete: {findings.partial}.")
-    if counts["failed"]:
-        warnings.append(f"{counts['failed']} trials ended with an error and are not counted.")
+def probe_sections(found: ProbeResult) -> list[Section]:
+    """The sections of the page, of what there is."""
     sections: list[Section] = []
-    if findings.analysis is not None:
-        sections += [_success(findings), _critical(findings)]
-    if findings.transitions is not None:
-        sections.append(_training(findings))
-    if findings.reasons:
-        sections.append(_reasons(findings))
-    if findings.comparisons:
-        sections.append(_comparison(findings))
-    if findings.ratios:
-        sections.append(_ratios(findings))
-    if findings.failures:
-        sections.append(Section("Errors", tables=(findings.failure_table(),)))
-    return Document(
-        findings.headline,
-        summary=(_what_was_done(findings),),
-        warnings=tuple(warnings),
-        sections=tuple(sections),
-        command=document["command"],
-        facts=run_facts(document),
-    )
+    if found.analysis is not None:
+        sections += [_success(found), _critical(found)]
+    if found.transitions is not None:
+        sections.append(_training(found))
+    if found.reasons:
+        sections.append(_reasons(found))
+    if found.comparisons:
+        sections.append(_comparison(found))
+    if found.ratios:
+        sections.append(_ratios(found))
+    return sections
 
 
 def _name(*words: str) -> str:
@@ -63,8 +42,9 @@ def _name(*words: str) -> str:
     return "-".join(re.findall(r"\w+", " ".join(words)))
 
 
-def _what_was_done(findings: Findings) -> str:
-    experiment = findings.experiment
+def describe_probe(found: ProbeResult) -> str:
+    """What was done, in a paragraph."""
+    experiment = found.experiment
     rule = experiment.rule(experiment.context_lengths[0])
     chance = rule.bit_probability
     bits = "fair coins" if chance == 0.5 else f"1 with probability {chance:g}"
@@ -75,25 +55,25 @@ def _what_was_done(findings: Findings) -> str:
     )
     if rule.label_noise:
         text += f"Each label is flipped with probability {rule.label_noise:g}. "
-    if findings.searches is None:
+    if found.searches is None:
         text += f"{experiment.trials} trials per point: each"
     else:
         sizes = experiment.n_samples
         text += (
             f"A search chose m between {sizes[0]} and {sizes[-1]}, with at most "
-            f"{experiment.trials} trials for each learner and T; it ran {_trials_run(findings)}. "
+            f"{experiment.trials} trials for each learner and T; it ran {_trials_run(found)}. "
             "Each trial"
         )
-    wanted = experiment.fixed.get("success_accuracy", 0.99)
+    wanted = experiment.success_accuracy
     return text + (
         " draws new positions, new samples and a new start. A trial succeeds if its accuracy on "
         f"fresh, clean samples exceeds {wanted:g}."
     )
 
 
-def _trials_run(findings: Findings) -> str:
+def _trials_run(found: ProbeResult) -> str:
     """Of a search: how many trials have a result, by learner and context length."""
-    done, experiment = findings.done, findings.experiment
+    done, experiment = found.done, found.experiment
     counts = Counter(zip(done["learner"], done["context_length"], strict=True) if len(done) else ())
     return ", ".join(
         f"{counts[learner, length]} ({learner}, T = {length})"
@@ -102,9 +82,9 @@ def _trials_run(findings: Findings) -> str:
     )
 
 
-def _success(findings: Findings) -> Section:
-    assert findings.analysis is not None
-    analysis, searched = findings.analysis, findings.searches is not None
+def _success(found: ProbeResult) -> Section:
+    assert found.analysis is not None
+    analysis, searched = found.analysis, found.searches is not None
     caption = (
         "Share of trials that found the rule, with 95 % intervals (Wilson), and the fitted curve "
         "(1 − λ)·logistic(a + b·log m). Dashed: the level of the critical sample size."
@@ -118,44 +98,44 @@ def _success(findings: Findings) -> Section:
         for key, law in analysis.laws.items()
     ]
     figures[-1] = replace(figures[-1], caption=caption)
-    tables = (*([findings.search_table()] if searched else findings.success_tables()),)
+    tables = (*([found.search_table()] if searched else found.success_tables()),)
     return Section("Success against the number of samples", figures=tuple(figures), tables=tables)
 
 
-def _critical(findings: Findings) -> Section:
-    assert findings.analysis is not None
-    experiment = findings.experiment
+def _critical(found: ProbeResult) -> Section:
+    assert found.analysis is not None
+    experiment = found.experiment
 
     def least(context_length: int) -> float | None:
-        return information_bounds(experiment.rule(context_length), findings.level).packing
+        return information_bounds(experiment.rule(context_length), found.level).packing
 
-    floor: Any = {length: each.packing for length, each in findings.bounds.items()}
+    floor: Any = {length: each.packing for length, each in found.bounds.items()}
     if not experiment.fixed.get("label_noise"):
         floor = least  # cheap enough to be drawn as a line
     longest = experiment.context_lengths[-1]
     several = len(experiment.context_lengths) > 1
     chart = critical_chart(
-        findings.analysis,
+        found.analysis,
         bounds={"no learner can do with fewer": floor},
         extrapolate_to=DRAWN_AHEAD * longest if several else None,
     )
-    source = "bootstrap" if findings.searches is None else "posterior of the search"
+    source = "bootstrap" if found.searches is None else "posterior of the search"
     caption = (
-        f"Samples at which success reaches {findings.level:g}, with 95 % intervals ({source}). "
+        f"Samples at which success reaches {found.level:g}, with 95 % intervals ({source}). "
         "Triangles: not reached with the samples that were tried, or already with the fewest; "
         "small ones at the end of a bar: the interval goes on there, beyond these samples. "
         "Bands: both laws, with the error of the trials carried through. Dashed: the information "
         "bound, below which no learner finds the rule as often."
     )
-    tables = (findings.critical_table(), *findings.law_tables())
-    notes = findings.notes
+    tables = (found.critical_table(), *found.law_tables())
+    notes = found.notes
     title = "Critical sample size against the context length"
     return Section(
         title, (), (Figure(chart, caption, "critical"),), tuple(t for t in tables if t.rows), notes
     )
 
 
-def _comparison(findings: Findings) -> Section:
+def _comparison(found: ProbeResult) -> Section:
     text = (
         "Both learners of a pair saw the same data. Differences are second minus first; in "
         "each cell intervals by the score test and the exact one, p-values by McNemar's exact test "
@@ -163,25 +143,25 @@ def _comparison(findings: Findings) -> Section:
         "of whole seeds, and intervals, as those of critical sizes, by resampling whole seeds "
         "(where each seed has one pair, as in a cell).",
     )
-    return Section("Learners compared", text, tables=tuple(findings.comparison_tables()))
+    return Section("Learners compared", text, tables=tuple(found.comparison_tables()))
 
 
-def _ratios(findings: Findings) -> Section:
+def _ratios(found: ProbeResult) -> Section:
     text = (
         "Every search chose sample sizes of its own, so that success is not compared size by size. "
         "These are the critical sizes, second learner over first: above 1 the second needs more. "
         "95 % intervals from the posteriors of both searches, taken as independent.",
     )
-    return Section("Learners compared", text, tables=(findings.ratio_table(),))
+    return Section("Learners compared", text, tables=(found.ratio_table(),))
 
 
-def _training(findings: Findings) -> Section:
-    assert findings.transitions is not None
-    traced = findings.traced
-    online = findings.experiment.online
+def _training(found: ProbeResult) -> Section:
+    assert found.transitions is not None
+    traced = found.traced
+    online = found.experiment.online
     figures = []
-    for learner in findings.experiment.learners:
-        for length in [None] if online else findings.experiment.context_lengths:
+    for learner in found.experiment.learners:
+        for length in [None] if online else found.experiment.context_lengths:
             chosen = traced.loc[traced["learner"] == learner]
             where = learner
             if length is not None:
@@ -191,14 +171,14 @@ def _training(findings: Findings) -> Section:
                 chart = training_chart(chosen, "context_length" if online else "n_samples")
                 caption = f"{where}: every run is a line."
                 figures.append(Figure(chart, caption, _name("training", where)))
-    notes = findings.transitions.__card__().notes
-    tables = tuple(findings.transition_tables())
+    notes = found.transitions.__card__().notes
+    tables = tuple(found.transition_tables())
     return Section("Training curves", (), tuple(figures), tables, notes)
 
 
-def _reasons(findings: Findings) -> Section:
-    several = len(findings.experiment.learners) > 1
-    online = findings.experiment.online
+def _reasons(found: ProbeResult) -> Section:
+    several = len(found.experiment.learners) > 1
+    online = found.experiment.online
     records = [
         {
             "x": row["context_length"] if online else row["n_samples"],
@@ -209,7 +189,7 @@ def _reasons(findings: Findings) -> Section:
                 + [f"T = {row['context_length']}"] * (not online)
             ),
         }
-        for row in findings.reasons
+        for row in found.reasons
         for reason in REASONS
         if row[reason]
     ]

@@ -1,14 +1,13 @@
 """``finetti claims``: the ledger, what words find in it, one claim in full, or BibTeX."""
 
-import json
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from finetti.claims.claim import CheckMethod
-from finetti.cli.console import make_console, say
 from finetti.cli.options import Debug, Json
+from finetti.cli.output import make_console, say, say_json
 
 
 class PaperLetter(StrEnum):
@@ -65,10 +64,9 @@ def claims(
     if cite:
         letters = {paper or each for each in PAPERS} if not words else {c.paper for c in ledger}
         entries = {p.key: p.bibtex for p in PAPERS.values() if p.letter in letters}
-        say(json.dumps(entries, indent=1) if as_json else "\n\n".join(entries.values()))
+        say_json(entries) if as_json else say("\n\n".join(entries.values()))
     elif as_json:
-        content = claim.to_dict() if claim else [each.to_dict() for each in ledger]
-        say(json.dumps(content, indent=1, allow_nan=False))
+        say_json(claim.to_dict() if claim else [each.to_dict() for each in ledger])
     else:
         console = make_console()
         console.print(claim or ledger)

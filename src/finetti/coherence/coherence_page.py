@@ -1,11 +1,10 @@
 """The page of a coherence run: the table, and defects and distance against the context length."""
 
-from collections.abc import Mapping
-from typing import Any
-
+from finetti.coherence.coherence_result import CoherenceRow, CoherenceTable
 from finetti.coherence.defects.defect import Defect
-from finetti.coherence.measuring import CoherenceRow, CoherenceTable
+from finetti.core.provenance import software
 from finetti.display import Chart, Document, Figure, Section, line_chart
+from finetti.display.pages.document import software_facts
 
 DEFECTS = {
     "order": "Largest change of an answer over orders of the context.",
@@ -19,16 +18,9 @@ DISTANCES = {
 }
 
 
-def coherence_page(found: CoherenceTable, document: Mapping[str, Any]) -> Document:
-    """The page; ``document`` is the plain data of the run (command, provenance)."""
-    made_by = document["provenance"]
-    versions = {"Finetti": "finetti", "JAX": "jax", "NumPy": "numpy", "Python": "python"}
-    facts = (
-        ("World", found.world.name),
-        ("Seed", found.seed),
-        ("Versions", ", ".join(f"{name} {made_by[key]}" for name, key in versions.items())),
-        ("Machine", made_by["platform"]),
-    )
+def coherence_page(found: CoherenceTable, command: str = "") -> Document:
+    """The page; ``command`` makes it again."""
+    facts = (("World", found.world.name), ("Seed", found.seed), *software_facts(software()))
     summary = (
         "De Finetti: predictions of exchangeable data are coherent if they come from one "
         "exchangeable law. Then they do not depend on the order of the context, do not move on "
@@ -36,7 +28,6 @@ def coherence_page(found: CoherenceTable, document: Mapping[str, Any]) -> Docume
         "either order. Each of these is measured; none alone is coherence.",
     )
     tables = tuple(found.table(length) for length in reversed(found.context_lengths))
-    warnings = () if found.as_expected else (_surprises(found),)
     sections = [Section("Which are coherent", tables=tables, notes=found.notes)]
     figures = [
         Figure(chart, caption, name.replace("_", "-"))
@@ -49,16 +40,11 @@ def coherence_page(found: CoherenceTable, document: Mapping[str, Any]) -> Docume
     return Document(
         found.headline,
         summary=summary,
-        warnings=warnings,
+        warnings=found.surprises,
         sections=tuple(sections),
-        command=document["command"],
+        command=command,
         facts=facts,
     )
-
-
-def _surprises(found: CoherenceTable) -> str:
-    names = sorted({row.name for row in found.rows if not row.as_expected})
-    return f"Not as expected: {', '.join(names)}."
 
 
 def _defect_chart(found: CoherenceTable, name: str) -> Chart | None:

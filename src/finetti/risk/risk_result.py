@@ -1,19 +1,22 @@
 """What a study of the excess risk found: the three parts against n, with error bars."""
 
 import math
-from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
 from finetti.core.statistics import Slope, power_law_slope
 from finetti.display import Table, format_number
-from finetti.risk.experiment import RiskExperiment
+from finetti.risk.risk_experiment import RiskExperiment
 from finetti.risk.risk_trial import MEASURED, PARTS
-from finetti.studies.trials import DONE
+from finetti.studies.experiment import ExperimentResult
+
+if TYPE_CHECKING:
+    from finetti.display import Section
 
 # E_approx and E_opt rest on the best network that was found, so they are estimates from one side.
 SIGNS = {"generalization": "", "approximation": "≤ ", "optimization": "≥ "}
@@ -72,21 +75,18 @@ class RiskPoint:
 
 
 @dataclass(frozen=True)
-class RiskFindings:
-    """The results of a study: plain data (`to_dict`), and tables for people (`tables`).
+class RiskResult(ExperimentResult):
+    """What a study of the excess risk found; it prints its table and draws its page.
 
     Args:
         experiment: what was asked.
         trials: one row per stored trial, with its details.
     """
 
-    experiment: RiskExperiment
-    trials: pd.DataFrame
+    page_name: ClassVar[str] = "risk.html"
+    cell_columns: ClassVar[tuple[str, ...]] = ("n_samples",)
 
-    @cached_property
-    def done(self) -> pd.DataFrame:
-        """The trials that ended without an error."""
-        return self.trials.loc[self.trials["state"] == DONE] if len(self.trials) else self.trials
+    experiment: RiskExperiment
 
     @cached_property
     def points(self) -> tuple[RiskPoint, ...]:
@@ -107,20 +107,6 @@ class RiskFindings:
         return power_law_slope(
             [point.n_samples for point in drawn], [point.values["excess"][0] for point in drawn]
         )
-
-    @property
-    def failures(self) -> list[tuple[str, int]]:
-        """Why trials ended with an error, and how many, most first."""
-        if not len(self.trials):
-            return []
-        lost = self.trials.loc[self.trials["state"] != DONE, "failure"]
-        return Counter((each or "unknown").splitlines()[0] for each in lost).most_common()
-
-    @property
-    def partial(self) -> str:
-        """What has run, if it is not all."""
-        stored, wanted = len(self.trials), self.experiment.n_trials
-        return f"{stored} of {wanted} trials" if stored < wanted else ""
 
     @property
     def headline(self) -> str:
@@ -187,21 +173,23 @@ class RiskFindings:
         title = "Excess risk, taken apart"
         return [Table(title, columns, tuple(rows))] if rows else []
 
-    def failure_table(self) -> Table:
-        """Why trials ended with an error."""
-        return Table("Why trials failed", ("reason", "trials"), tuple(self.failures))
+    @property
+    def summary(self) -> str:
+        """What was done, as the first paragraph of the page."""
+        from finetti.risk.risk_page import describe_study
 
-    def to_dict(self) -> dict[str, Any]:
+        return describe_study(self)
+
+    def sections(self) -> "Sequence[Section]":
+        """The content of the page."""
+        from finetti.risk.risk_page import risk_sections
+
+        return risk_sections(self)
+
+    def values(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        failed = sum(count for _, count in self.failures)
         slope = None if self.slope is None else vars(self.slope)
         return {
-            "settings": self.experiment.to_dict(),
-            "trials": {
-                "all": self.experiment.n_trials,
-                "done": len(self.done),
-                "failed": failed,
-            },
             "points": [
                 {
                     "n_samples": point.n_samples,

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from finetti.cli.console import say
 from finetti.cli.options import Debug
+from finetti.cli.output import say
 from finetti.core.errors import InputError
 
 MAX_NEAR = 5
