@@ -7,7 +7,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import checkpoints as make
-from finetti.audit import apply_adapter, measure_checkpoint, compare_checkpoints, open_checkpoint
+from finetti.audit import apply_adapter, compare_checkpoints, measure_checkpoint, open_checkpoint
 from finetti.core.errors import InputError
 
 RANK, ALPHA = 2, 6
@@ -73,7 +73,9 @@ def numbers(node):
 
 def test_the_adapter_is_the_merged_network(case):
     base, whole, tuned = case
-    one, other = (measure_checkpoint(each).to_dict() for each in (apply_adapter(tuned, base), whole))
+    one, other = (
+        measure_checkpoint(each).to_dict() for each in (apply_adapter(tuned, base), whole)
+    )
     np.testing.assert_allclose(numbers(one["layers"]), numbers(other["layers"]), rtol=1e-10)
     assert one["read"] == other["read"]
     by_factors, by_entries = compare_checkpoints(tuned, base), compare_checkpoints(whole, base)

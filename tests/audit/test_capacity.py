@@ -16,11 +16,11 @@ import checkpoints as make
 from finetti.audit import (
     Audited,
     WeightDelta,
-    measure_checkpoint,
     audit_page,
     block_network,
     compare_checkpoints,
     measure_capacity,
+    measure_checkpoint,
     measure_matrix,
     moved_weights,
     tuned_network,

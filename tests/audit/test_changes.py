@@ -10,10 +10,10 @@ from safetensors.numpy import load_file
 import checkpoints as make
 from checkpoints import MINILM, TUNED, needs_checkpoints
 from finetti.audit import (
-    measure_checkpoint,
     compare_checkpoints,
     leading_angle,
     measure_capacity,
+    measure_checkpoint,
 )
 from finetti.audit.page import _moved
 from finetti.core.errors import InputError

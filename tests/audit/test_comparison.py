@@ -7,11 +7,11 @@ import pytest
 
 import checkpoints as make
 from finetti.audit import (
-    measure_checkpoint,
     compare_audits,
     correlate_gaps,
     edit_checkpoint,
     measure_capacity,
+    measure_checkpoint,
     rank_correlation,
     read_gaps,
 )

@@ -7,7 +7,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from checkpoints import GGUF, MINILM, PICKLED, TUNED, needs_checkpoints, needs_refused
-from finetti.audit import measure_checkpoint, measure_capacity
+from finetti.audit import measure_capacity, measure_checkpoint
 from finetti.core.errors import InputError
 
 

@@ -15,7 +15,7 @@ from finetti.bounds.sweep import N_POINTS, Sensitivities, Sweep, SweepVariable, 
 from finetti.bounds.sweep import sweep as sweep_bounds
 from finetti.bounds.symbols import explain_symbols
 from finetti.bounds.value import BoundValue, Comparison, finite
-from finetti.core.errors import FinettiError, InputError
+from finetti.core.errors import InputError
 from finetti.core.files import parse_json, read_file
 from finetti.core.forms import Form
 from finetti.display.card import Card, Table
@@ -169,9 +169,9 @@ def evaluate_bound(
     _refuse_both("sweep", sweep, "measured", measured)
     _refuse_both("sweep", sweep, "sensitivity", sensitivity or None)
     if (solve is None) != (gap is None):
-        raise FinettiError('`solve` and `gap` go together, for example solve="samples", gap=0.1.')
+        raise InputError('`solve` and `gap` go together, for example solve="samples", gap=0.1.')
     if constant is not None and solve is None:
-        raise FinettiError('`constant` needs `solve`, for example solve="samples", gap=0.1.')
+        raise InputError('`constant` needs `solve`, for example solve="samples", gap=0.1.')
     registry = load_bounds()
     chosen = [registry.get(name) for name in names]
     settings = BoundSettings(
@@ -265,7 +265,7 @@ def explain_bound(each: type[Bound]) -> Card:
 
 def _refuse_both(first: str, one: Any, second: str, other: Any) -> None:
     if one is not None and other is not None:
-        raise FinettiError(f"`{first}` and `{second}` cannot be combined. Leave one out.")
+        raise InputError(f"`{first}` and `{second}` cannot be combined. Leave one out.")
 
 
 def _read_norms(norms: Mapping[str, Any] | str | Path | None) -> Mapping[str, Any]:

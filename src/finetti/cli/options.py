@@ -142,15 +142,21 @@ def options_named(context: typer.Context, others: str = "", **further: str) -> I
     An option is known by the name of its parameter and by its own, in Python's spelling; there may
     be ``further`` names.
     """
-    names: dict[str, str] = {}
-    for parameter in context.command.params:
-        option = parameter.opts[0]
-        if option.startswith("--"):
-            names |= {option[2:].replace("-", "_"): option, parameter.name or "": option}
     try:
         yield
     except (InputError, UnsupportedError) as error:
-        raise InputError(name_options(error, names | further, others)) from error
+        names = option_names(context.command) | further
+        raise InputError(name_options(error, names, others)) from error
+
+
+def option_names(command: Any) -> dict[str, str]:
+    """The options of a command by the names that Python has for them."""
+    names: dict[str, str] = {}
+    for parameter in command.params:
+        option = parameter.opts[0]
+        if option.startswith("--"):
+            names |= {option[2:].replace("-", "_"): option, parameter.name: option}
+    return names
 
 
 def name_options(error: FinettiError, options: Mapping[str, str], others: str = "") -> str:

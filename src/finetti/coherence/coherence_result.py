@@ -247,8 +247,7 @@ class CoherenceTable(RunResult):
         return coherence_page(self, command)
 
     def __card__(self) -> Card:
-        fields = (("world", self.world.name), ("seed", self.seed))
-        return Card(self.headline, fields, (self.table(),), self.notes)
+        return Card(self.headline, (("world", self.world.name),), (self.table(),), self.notes)
 
 
 def _distance_cell(distance: Distance | None, with_unit: bool) -> str:

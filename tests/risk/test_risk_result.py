@@ -3,8 +3,8 @@
 import pandas as pd
 import pytest
 
-from finetti.risk.experiment import RiskExperiment
-from finetti.risk.findings import RiskFindings
+from finetti.risk.risk_experiment import RiskExperiment
+from finetti.risk.risk_result import RiskResult
 from finetti.risk.risk_trial import PARTS
 
 
@@ -15,7 +15,7 @@ def findings(tmp_path, parts, errors, baseline=(100.0, 0.1)):
         values |= {name: value, f"{name}_error": error}
     row = {"state": "done", "n_samples": 50, "noise": 1.0, "train_risk": 1.0, "failure": None}
     table = pd.DataFrame([{**row, **values, "bound": None, "bound_note": ""}])
-    return RiskFindings(RiskExperiment((50,), 1, tmp_path / "trials.sqlite"), table)
+    return RiskResult(RiskExperiment((50,), 1, tmp_path / "trials.sqlite"), table)
 
 
 @pytest.mark.parametrize(

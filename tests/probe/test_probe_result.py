@@ -9,29 +9,22 @@ import pandas as pd
 import pytest
 
 from browser import needs_browser, open_browser
-from finetti.probe.experiment import Experiment
-from finetti.probe.findings import REASONS, Findings
-from finetti.probe.page import _critical, probe_page
+from finetti.probe.probe_experiment import ProbeExperiment
+from finetti.probe.probe_page import _critical
+from finetti.probe.probe_result import REASONS, ProbeResult
 from finetti.probe.search.search_design import SearchDesign
 from finetti.probe.search.search_rounds import SearchReport
 
 EVIL = "./<b>mine</b>.py:Net"
-RUN = {
-    "command": "finetti probe --function 'x0 & x1'",
-    "seconds": 75.0,
-    "finished": "2026-01-02T03:04:05+00:00",
-    "provenance": {
-        **dict.fromkeys(("finetti", "jax", "numpy", "python", "platform"), "1"),
-        "device": ["cpu"],
-        "commit": ["abc"],
-    },
-}
+COMMAND = "finetti probe --function 'x0 & x1'"
 
 
 def make(learners=("paper", EVIL), online=False, traced=False):
     """A probe whose trials follow a known curve; learners differ by a factor of two."""
     sizes = () if online else (20, 40, 80)
-    experiment = Experiment("and", 2, (10, 20, 40), sizes, 6, "trials.sqlite", learners)
+    experiment = ProbeExperiment(
+        "and", 2, (10, 20, 40), sizes, 6, "trials.sqlite", learners, online=online
+    )
     rng = np.random.default_rng(0)
     rows = []
     for number, learner in enumerate(learners):
@@ -58,13 +51,15 @@ def make(learners=("paper", EVIL), online=False, traced=False):
                             "success": int(success),
                             "reason": "solved" if success else REASONS[1 + replicate % 3],
                             "trace": trace if online or traced else None,
+                            "seconds": 75 / 108,
+                            "finished": pd.Timestamp(0),
                         }
                     )
-    return Findings(experiment, pd.DataFrame(rows))
+    return ProbeResult(experiment, pd.DataFrame(rows))
 
 
 def page_of(findings):
-    return probe_page(findings, {**findings.to_dict(), **RUN}).render()
+    return findings.page(COMMAND).render()
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +110,7 @@ def test_runs_count_as_solved_at_their_own_level():
     for level, solved in ((0.95, len(table)), (None, 0)):
         fixed = {} if level is None else {"success_accuracy": level}
         experiment = replace(found.experiment, fixed=fixed)
-        times = Findings(experiment, table).transitions
+        times = ProbeResult(experiment, table).transitions
         assert times is not None
         assert np.isfinite(times.runs["solved_at"]).sum() == solved
         assert times.level == (level or 0.99)
@@ -129,20 +124,22 @@ def test_learners_without_training_curves_are_named():
     )  # fmt: skip
     asked = replace(curves.experiment, fixed={"trace": ["loss", "accuracy"]})
     note = "No training curves of l1: the probe does not train them step by step."
-    assert note in Findings(asked, table).notes
-    assert note not in Findings(curves.experiment, table).notes
+    assert note in ProbeResult(asked, table).notes
+    assert note not in ProbeResult(curves.experiment, table).notes
 
 
 def test_no_bound_is_drawn_where_none_is_known():
     """AND of 20 bits needs more samples than the packing bound is computed for."""
-    experiment = Experiment("and", 20, (30, 60), (10**6, 10**7), 2, "trials.sqlite", ("paper",))
+    experiment = ProbeExperiment(
+        "and", 20, (30, 60), (10**6, 10**7), 2, "trials.sqlite", ("paper",)
+    )
     rows = [
         {"learner": "paper", "context_length": T, "n_samples": m, "replicate": r, "seed": r,
          "state": "done", "failure": None, "success": int(m > 10**6), "reason": "solved",
          "trace": None}
         for T in (30, 60) for m in (10**6, 10**7) for r in range(2)
     ]  # fmt: skip
-    section = _critical(Findings(experiment, pd.DataFrame(rows)))
+    section = _critical(ProbeResult(experiment, pd.DataFrame(rows)))
     chart = section.figures[0].chart
     drawn = [
         row for layer in chart["layer"] for row in layer.get("data", {}).get("values", [])
@@ -166,23 +163,24 @@ def test_the_page_asks_the_network_for_nothing(page):
 def test_what_is_missing_is_said(findings):
     states = ["failed"] * 5 + ["done"] * 103
     errors = ["ValueError: a.\nmore"] * 3 + ["Out of time."] * 2 + [None] * 103
-    some = Findings(
+    some = ProbeResult(
         findings.experiment, findings.trials.assign(state=states, failure=errors).iloc[:100]
     )
     text = page_of(some)
     assert "8 of 108 trials have not run" in text
     assert "5 trials ended with an error" in text
     assert some.headline.endswith("(partial: 100 of 108 trials)")
+    cell = "context_length=10, n_samples=20"
     assert some.to_dict()["failures"] == [
-        {"learner": "paper", "reason": "ValueError: a.", "trials": 3},
-        {"learner": "paper", "reason": "Out of time.", "trials": 2},
+        {"learner": "paper", "reason": "ValueError: a.", "trials": 3, "cells": {cell: 3}},
+        {"learner": "paper", "reason": "Out of time.", "trials": 2, "cells": {cell: 2}},
     ]
     assert "Why trials failed" in text
     assert "Out of time." in text
 
 
 def test_a_size_that_is_not_reached_is_told_with_its_interval():
-    experiment = Experiment("and", 2, (10,), (20, 60), 2, "trials.sqlite", ("tree",))
+    experiment = ProbeExperiment("and", 2, (10,), (20, 60), 2, "trials.sqlite", ("tree",))
     rows = [
         {
             "learner": "tree",
@@ -195,7 +193,7 @@ def test_a_size_that_is_not_reached_is_told_with_its_interval():
         for size in (20, 60)
         for seed in range(2)
     ]
-    found = Findings(experiment, pd.DataFrame(rows))
+    found = ProbeResult(experiment, pd.DataFrame(rows))
     assert found.analysis is not None
     size = found.analysis.sizes["tree", 10]
     assert size.censored == "right"
@@ -208,7 +206,9 @@ def test_a_size_that_is_not_reached_is_told_with_its_interval():
 @pytest.fixture(scope="module")
 def searched():
     """Two learners, whose searches chose sizes of their own, with thresholds at 30 and 60."""
-    experiment = Experiment("and", 2, (10,), (5, 500), 60, "trials.sqlite", ("tree", "l1"))
+    experiment = ProbeExperiment(
+        "and", 2, (10,), (5, 500), 60, "trials.sqlite", ("tree", "l1"), search=True
+    )
     design = SearchDesign(5, 500, max_trials=60)
     chosen = {
         "tree": [(16, 6, 0), (24, 10, 2), (32, 10, 6), (48, 6, 6)],
@@ -236,7 +236,7 @@ def searched():
         learner: SearchReport({10: design.result(history, 10)}, table, 4)
         for learner, history in chosen.items()
     }
-    return Findings(experiment, table, searches=searches)
+    return ProbeResult(experiment, table, searches=searches)
 
 
 def test_searches_are_compared_by_their_posteriors(searched):
@@ -269,7 +269,7 @@ def test_a_search_that_has_not_ended_says_so(searched):
 
 
 def test_nothing_done_is_a_page_too(findings):
-    text = page_of(Findings(findings.experiment, findings.trials.iloc[:0]))
+    text = page_of(ProbeResult(findings.experiment, findings.trials.iloc[:0]))
     assert "AND of 2 hidden bits: no trial is done" in text
 
 
