@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finetti.attention.binary.absorbed import absorbed_attention
 from finetti.attention.binary.binary_tables import (
     BinaryTables,
     binary_tables,
@@ -121,38 +120,6 @@ def test_dropout_biases_and_scale(method):
     np.testing.assert_allclose(out, expected, atol=1e-10)
 
 
-def test_the_absorbed_form():
-    expected = reference_with_everything(BITS, DROPOUT, 0.7, BIASES)
-    inputs = sequences(TOKENS, CLS, BITS)
-    out = absorbed_attention(
-        inputs[:, 1:],
-        inputs[:, 0],
-        *WEIGHTS,
-        scale=0.7,
-        query_bias=BIASES["query_bias"],
-        value_bias=BIASES["value_bias"],
-        dropout=DROPOUT[..., 1:],
-        cls_dropout=DROPOUT[..., 0],
-    )
-    np.testing.assert_allclose(out, expected, atol=1e-10)
-
-
-def test_the_absorbed_form_on_samples_of_their_own_and_its_gradients():
-    inputs = jnp.asarray(RNG.normal(size=(SAMPLES, LENGTH + 1, DIMENSION)))
-    weights = jnp.asarray(WEIGHTS)
-
-    def absorbed(inputs, weights):
-        return jnp.sum(absorbed_attention(inputs[:, 1:], inputs[:, 0], *weights) ** 2)
-
-    def plain(inputs, weights):
-        return jnp.sum(MultiHead(*weights).heads(inputs, inputs)[:, :, 0] ** 2)
-
-    mine = jax.jit(jax.value_and_grad(absorbed, (0, 1)))(inputs, weights)
-    theirs = jax.jit(jax.value_and_grad(plain, (0, 1)))(inputs, weights)
-    for one, other in zip(jax.tree.leaves(mine), jax.tree.leaves(theirs), strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-9)
-
-
 def test_every_dtype_of_bits():
     tables = binary_tables(TOKENS, CLS, *WEIGHTS)
     expected = binary_attention(BITS, tables)
@@ -244,7 +211,6 @@ TABLES = binary_tables(TOKENS, CLS, *WEIGHTS)
         (lambda: binary_attention(BITS, TABLES, dropout=DROPOUT), "dropout"),
         (lambda: binary_attention(BITS, TABLES, cls_dropout=DROPOUT[..., :2]), "cls_dropout"),
         (lambda: binary_attention(BITS, TABLES, method="fast"), "method"),
-        (lambda: absorbed_attention(TOKENS, CLS, *WEIGHTS), "cls"),
     ],
 )
 def test_bad_input_is_named(call, word):

@@ -42,6 +42,9 @@ def test_steps_of_decoding_are_the_last_rows_of_the_whole(function):
     close(function(QUERY, KEY, VALUE, **LAST), whole)
     for steps in (1, 2):
         close(function(QUERY[:, -steps:], KEY, VALUE, **LAST), whole[:, -steps:])
+        window = {"local_window_size": (1, 0)}
+        near = function(QUERY, KEY, VALUE, **window)[:, -steps:]
+        close(function(QUERY[:, -steps:], KEY, VALUE, **LAST, **window), near)
     # By default the same query stands at the first key, and reads it alone.
     first = function(QUERY[:, -1:], KEY, VALUE, is_causal=True)
     close(first, function(QUERY[:, -1:], KEY[:, :1], VALUE[:, :1]))

@@ -31,7 +31,7 @@ def tensors(key_heads=HEADS, seed=0):
 def jax_attention(*arrays, **options):
     """JAX's own function does not promise to obey strict promotion, and insists on int32."""
     options = {
-        name: option.astype(jnp.int32) if "lengths" in name else option
+        name: option.astype(jnp.int32) if "seq_lengths" in name else option
         for name, option in options.items()
     }
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
@@ -54,6 +54,10 @@ def full_mask(options):
     mask = np.broadcast_to(options.get("mask", True), (BATCH, HEADS, T, S))
     if options.get("is_causal"):
         mask = mask & np.tril(np.ones((T, S), bool))
+    if "local_window_size" in options:
+        before, after = options["local_window_size"]
+        distance = np.arange(S) - np.arange(T)[:, None]
+        mask = mask & (-before <= distance) & (distance <= after)
     if "key_value_seq_lengths" in options:
         lengths = np.asarray(options["key_value_seq_lengths"])
         mask = mask & (np.arange(S) < lengths[:, None])[:, None, None, :]
@@ -91,6 +95,12 @@ CASES = {
     "mask of rank 2": {"mask": random_mask((T, S))},
     "mask of rank 1": {"mask": random_mask((S,))},
     "causal": {"is_causal": True},
+    "window": {"local_window_size": (1, 2)},
+    "window, causal and mask": {
+        "local_window_size": (2, 1),
+        "is_causal": True,
+        "mask": random_mask((BATCH, 1, T, S)),
+    },
     "key lengths": {"key_value_seq_lengths": jnp.array([6, 3])},
     "query lengths": {"query_seq_lengths": jnp.array([2, 4])},
     "both lengths": {
@@ -132,6 +142,33 @@ def test_softmax_attention_is_jax(name, key_heads):
     close(kernel_attention(query, key, value, kernel=Exponential(), **options), ours, atol=1e-12)
     # JAX rounds its scores to float32, whatever the input: 24 bits, on scores of size 10 or so.
     close(ours, jax_attention(query, key, value, **options), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["plain", "bias", "window, causal and mask", "dead rows"])
+def test_the_residual_is_the_logarithm_of_what_divides(name):
+    arrays, options = tensors(2), (CASES | BIASES)[name]
+    out, residual = softmax_attention(*arrays, **options, return_residual=True)
+    close(out, softmax_attention(*arrays, **options), atol=0)
+    theirs = jax_attention(*arrays, **options, return_residual=True)[1]
+    # A query that may read nothing has the lowest number of float32 there, of float64 here.
+    readable = np.asarray(theirs) > -1e30
+    assert readable.all() == (name != "dead rows")
+    close(residual[readable], theirs[readable], atol=1e-5)
+    assert (residual[~readable] < -1e30).all()
+
+    def total(query):
+        return softmax_attention(query, *arrays[1:], return_residual=True)[1].sum()
+
+    assert (jax.grad(total)(arrays[0]) == 0).all()
+    single = softmax_attention(*(array[0] for array in arrays), return_residual=True)[1]
+    assert single.shape == (T, HEADS)
+
+
+def test_one_number_is_a_window_on_both_sides():
+    arrays = tensors()
+    same = softmax_attention(*arrays, local_window_size=(1, 1))
+    close(softmax_attention(*arrays, local_window_size=1), same, atol=0)
+    close(same, jax_attention(*arrays, local_window_size=1), atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["plain", "full mask", "key lengths", "causal", "query lengths"])
@@ -261,6 +298,8 @@ BAD = {
     "mask  ": lambda q, k, v: ((q, k, v), {"mask": jnp.ones((1, BATCH, HEADS, T, S), bool)}),
     "scale": lambda q, k, v: ((q, k, v), {"scale": 0.0}),
     "scale ": lambda q, k, v: ((q, k, v), {"scale": float("nan")}),
+    "local_window_size": lambda q, k, v: ((q, k, v), {"local_window_size": -1}),
+    "local_window_size ": lambda q, k, v: ((q, k, v), {"local_window_size": (1, 2, 3)}),
     "key_value_seq_lengths": lambda q, k, v: (
         (q, k, v),
         {"key_value_seq_lengths": jnp.array([1, 2, 3])},

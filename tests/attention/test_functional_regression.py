@@ -48,6 +48,7 @@ CASES = {
     "mask": {"mask": MASK},
     "heads that read nothing": {"mask": jnp.arange(HEADS).reshape(1, HEADS, 1, 1) != 1},
     "mask and causal": {"mask": MASK, "is_causal": True},
+    "window": {"local_window_size": 1},
 }
 
 
@@ -56,6 +57,8 @@ def by_heads(module, options, scale):
     mask = np.broadcast_to(np.asarray(options.get("mask", True)), (BATCH, HEADS, T, S))
     if options.get("is_causal"):
         mask = mask & np.tril(np.ones((T, S), bool))
+    if "local_window_size" in options:
+        mask = mask & (np.abs(np.arange(S) - np.arange(T)[:, None]) <= 1)
     if "key_value_seq_lengths" in options:
         mask = mask & (np.arange(S) < np.asarray(LENGTHS)[:, None])[:, None, None]
     query, key, value = (array.swapaxes(1, 2) for array in (QUERY, KEY, VALUE))

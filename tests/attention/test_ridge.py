@@ -8,7 +8,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 from scipy.stats import multivariate_normal
 
-from finetti.attention import ConditionalMean, choose_ridge, effective_dimension, rate_ridge
+from finetti.attention import ConditionalMean, choose_ridge, effective_dimension
 from finetti.core.errors import InputError
 from finetti.kernels import RBF, Exponential, Linear
 
@@ -200,24 +200,3 @@ def test_bad_arguments_are_named(case):
 def test_bad_levels_are_named(level):
     with pytest.raises(InputError, match="`ridge_per_token` argument of effective_dimension"):
         effective_dimension(KEYS[0], level)
-
-
-def test_rate_ridge_follows_the_growth_of_the_effective_dimension():
-    keys = np.random.default_rng(0).normal(size=(300, 1))
-    flat, smooth = rate_ridge(keys, kernel=Linear()), rate_ridge(keys, kernel=RBF(0.05))
-    assert 0 <= flat.exponent < 0.2 < smooth.exponent <= 1
-    for found in (flat, smooth):
-        assert found.ridge == pytest.approx(300 ** (-1 / (4 + found.exponent)))
-        assert found.ridge == pytest.approx(found.rate)
-        assert found.grid[0] <= found.ridge <= found.grid[-1]
-        middle = float(effective_dimension(keys, found.grid[3], kernel=Linear()))
-        if found is flat:
-            assert found.dimensions[3] == pytest.approx(middle)
-    assert float(smooth.module(RBF(0.05)).ridge) == pytest.approx(smooth.ridge)
-    assert rate_ridge(keys, constant=0.1).ridge == pytest.approx(0.1 * rate_ridge(keys).ridge)
-    assert "Proposition 4.1" in str(flat)
-
-
-def test_rate_ridge_needs_keys():
-    with pytest.raises(InputError, match="two unmasked keys"):
-        rate_ridge(KEYS[0][:1])

@@ -8,10 +8,16 @@ from hypothesis import strategies as st
 
 from finetti.boolean import RuleSyntaxError, parse, simplify
 from finetti.boolean.functions.base import all_bits
-from finetti.boolean.functions.expressions import Constant, ExpressionRule, Gate, Negation, Variable
+from finetti.boolean.functions.expressions import (
+    ExpressionRule,
+    Gate,
+    Negation,
+    TruthValue,
+    Variable,
+)
 
 VARIABLES = st.integers(0, 5).map(Variable)
-LEAVES = st.one_of(VARIABLES, VARIABLES, st.booleans().map(Constant))
+LEAVES = st.one_of(VARIABLES, VARIABLES, st.booleans().map(TruthValue))
 KINDS = st.sampled_from(["and", "or", "parity", "majority", "atleast", "exactly"])
 TREES = st.recursive(
     LEAVES,

@@ -199,10 +199,6 @@ def probe(*arguments):
         (("--iterations", "15"), "--iterations must be a multiple of 10"),
         (("--iterations", "500", "--learner", "tree"), "--iterations is for learners that"),
         (("--learner", "paper", "--learner", "l1", "--iterations", "50"), "which 'l1' is not"),
-        (
-            ("--learner", "exhaustive", "--sparsity", "5", "--context-length", "3000"),
-            "more than max_visits = 1.0e+08. Take a smaller context",
-        ),
         (("--sparsity", "7"), "--success-accuracy must be above 0.992188"),
         (("--batch-size", "5"), "--batch-size only applies to --online"),
         (("--search", "--samples", "5,10,20"), "Give both"),

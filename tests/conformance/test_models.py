@@ -1,6 +1,7 @@
 """Every form of model through probe, risk and coherence: it runs, or one sentence refuses it."""
 
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -19,8 +20,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from flax import linen, nnx
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier
 
 def total(inputs, first):
     return sum(x.mean(axis=tuple(range(first, x.ndim))) for x in inputs)
@@ -42,6 +44,8 @@ class Linen(linen.Module):
     def __call__(self, *inputs, train):
         found = linen.Dense(self.out_dimension)(total(inputs, 1)[:, None])
         return linen.Dropout(0.5, deterministic=not train)(found)
+    def optimizer(self, learning_rate=0.01):
+        return optax.adam(learning_rate)
 
 class Nnx(nnx.Module):
     def __init__(self, rngs, out_dimension=2):
@@ -62,8 +66,11 @@ equinox_one = lambda: Equinox(jax.random.key(0), 1)
 linen_one = lambda: Linen(1)
 nnx_one = lambda: Nnx(nnx.Rngs(0), 1)
 pair_one = lambda: pair(1)
+linen_instance = Linen()
 classifier = LogisticRegression()
 regressor = Ridge()
+def perceptron(penalty="l1"):
+    return SGDClassifier("perceptron", penalty=penalty)
 
 def function(keys, values, query):
     return values.mean(axis=0)
@@ -210,6 +217,122 @@ def test_dropout_is_on_in_training_only(form):
     np.testing.assert_array_equal(drawn[0], drawn[1])
     assert not np.array_equal(drawn[0], drawn[2])
     assert not np.array_equal(drawn[0], first)
+
+
+BITS = np.random.default_rng(0).integers(2, size=(40, 8)).astype(np.uint8)
+LABELS = BITS[:, 1] & BITS[:, 6]
+
+
+@pytest.mark.parametrize("form", ["equinox", "linen", "nnx", "pair"])
+def test_networks_run_together_under_vmap(form):
+    import jax
+
+    learner = load_learner(reference(FORMS[form][0]), {"inputs": "floats"})
+    keys = jax.random.split(jax.random.key(0), 3)
+
+    def logits(key):
+        return learner.apply(learner.init(key, 8), BITS, jax.random.fold_in(key, 1))
+
+    together, alone = jax.jit(jax.vmap(logits))(keys), jax.jit(logits)
+    np.testing.assert_allclose(together, np.stack([alone(key) for key in keys]), atol=1e-5)
+    assert not np.allclose(together[0], together[1], atol=1e-3)
+
+
+def test_one_logit_is_that_of_label_one():
+    import jax
+
+    learner = load_learner("./mine.py:pair", {"inputs": "floats", "out_dimension": 1})
+    params = learner.init(jax.random.key(0), 8)
+    logits = learner.apply(params, BITS, None)
+    assert logits.shape == (40, 2)
+    assert (logits[:, 0] == 0).all()
+    expected = BITS.mean(axis=1) * float(params["weight"][0])
+    np.testing.assert_allclose(logits[:, 1], expected, atol=1e-6)
+
+
+def test_an_instance_without_weights_is_a_recipe_too():
+    import jax
+
+    given = {"inputs": "floats", "learning_rate": 0.05}
+    learner = load_learner("./mine.py:linen_instance", given)
+    assert learner.settings()["learning_rate"] == 0.05
+    assert learner.init(jax.random.key(0), 8)["Dense_0"]["kernel"].shape == (1, 2)
+
+
+@pytest.mark.parametrize("name", ["classifier", "perceptron"])
+def test_an_estimator_is_fitted_anew_for_every_trial(name):
+    learner = load_learner(f"./mine.py:{name}")
+    first = learner.fit(BITS, LABELS, seed=2**62)
+    before = first.predict(BITS)
+    assert (before == LABELS).mean() >= 0.95
+    second = learner.fit(1 - BITS, LABELS, seed=1)
+    assert second.estimator is not first.estimator
+    assert (first.predict(BITS) == before).all()
+
+
+def test_the_seed_reaches_every_part_of_an_estimator():
+    learner = load_learner("./mine.py:perceptron")
+    states = [learner.fit(BITS, LABELS, s).estimator.random_state for s in (3, 3, 2**32 + 4)]
+    assert states == [3, 3, 4]
+    default = load_learner("sklearn.linear_model:Perceptron")  # whose own default is 0
+    again = load_learner("sklearn.linear_model:Perceptron", default.settings())
+    assert [each.fit(BITS, LABELS, 5).estimator.random_state for each in (default, again)] == [5, 5]
+    nested = load_learner("rf_mlp", {"n_neurons": 20})
+    one, same, other = (nested.fit(BITS, LABELS, s).estimator[-1].coef_ for s in (3, 3, 4))
+    assert (one == same).all()
+    assert (one != other).any()
+
+
+def test_labels_that_are_all_the_same_need_no_estimator():
+    for label in (0, 1):
+        fitted = load_learner("l1").fit(BITS, np.full(len(BITS), label, np.uint8), seed=0)
+        assert (fitted.predict(BITS) == label).all()
+
+
+NEW_FORM = """
+from dataclasses import dataclass
+from typing import ClassVar
+import jax
+from finetti.models.model import JaxNetwork
+
+def recognize(factory, built):
+    return Polynomial(factory) if isinstance(built, str) else None
+
+@dataclass(frozen=True, eq=False)
+class Polynomial(JaxNetwork):
+    form: ClassVar[str] = "a polynomial"
+    def init(self, key, *example):
+        outputs = self.factory.sizes(*example).get("out_dimension", 1)
+        return jax.random.normal(key, (outputs,), "float32")
+    def apply(self, params, *inputs, key=None):
+        axes = tuple(range(1, inputs[0].ndim))
+        return inputs[0].mean(axis=axes)[:, None] ** len(self.factory.build()) * params[None]
+"""
+
+
+def test_a_new_kind_of_model_is_one_file(folder, monkeypatch):
+    """Here a string: its file serves all three commands, which know nothing of it."""
+    import importlib.util
+
+    from finetti.models import model_loading
+
+    (folder / "polynomial_model.py").write_text(NEW_FORM)
+    name = "finetti.models.polynomial_model"
+    spec = importlib.util.spec_from_file_location(name, folder / "polynomial_model.py")
+    monkeypatch.setitem(sys.modules, name, importlib.util.module_from_spec(spec))
+    spec.loader.exec_module(sys.modules[name])
+    monkeypatch.setattr(model_loading, "FORMS", ("polynomial_model", *model_loading.FORMS))
+    with open("mine.py", "a") as file:
+        file.write("def polynomial():\n    return 'xx'\n")
+    one, same, _ = probe("polynomial")
+    assert one.metrics == same.metrics
+    one, same, _ = risk("polynomial")
+    assert one == same
+    target = load_predictor("./mine.py:polynomial")
+    small = {"n_contexts": 2, "n_queries": 2, "n_orders": 3, "n_sequences": 5}
+    (row,) = measure_coherence([target], WORLD, [4], **small).rows
+    assert row.order.holds()
+    assert row.distance.value > 0
 
 
 @pytest.mark.parametrize("name", ["Wide", "misspelled"])

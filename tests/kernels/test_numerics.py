@@ -97,7 +97,7 @@ def test_orthogonal_draws_lower_the_variance():
 
 
 def test_positive_features_are_positive():
-    for kernel in (RBF(), Exponential(), RBF() * Exponential(), RBF() + Exponential()):
+    for kernel in (RBF(), Exponential()):
         assert (kernel.random_features(jax.random.key(5), 32, 3, "positive")(XS) > 0).all()
 
 

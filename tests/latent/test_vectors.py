@@ -191,8 +191,6 @@ def test_an_outcome_is_expected_as_the_structural_function_of_the_expected_input
     [
         (lambda: LinearGaussian(noise_variance=-1.0), "noise_variance"),
         (lambda: LinearGaussian(key_dimension=0), "key_dimension"),
-        (lambda: LinearGaussian(key_law="cube"), "key_law"),
-        (lambda: LinearGaussian(key_dimension=1, key_law="sphere"), "sphere"),
         (lambda: GaussianProcessWorld("rbf"), "Kernel"),
         (lambda: SphereWorld(np.ones((1, 2, 2))), "orthogonal"),
         (lambda: SphereWorld(np.eye(3)), "rotations"),

@@ -86,7 +86,7 @@ def test_an_error_stands_before_the_statement_of_the_line(line: str, expected: s
         ("assert double(0) == 0", "survived"),
         ("pass", "not reached"),
         ("assert double(2) == 5", "undecided"),
-        ("import time; time.sleep(30 * (double(2) != 4))", "killed"),
+        ("import time; time.sleep(100 * (double(2) != 4))", "killed"),
     ],
 )
 def test_what_becomes_of_a_mutant(tmp_path: Path, body: str, outcome: str) -> None:
@@ -107,7 +107,7 @@ def test_what_becomes_of_a_mutant(tmp_path: Path, body: str, outcome: str) -> No
         "from tests.mutations.__main__ import run_mutant; from pathlib import Path; "
         "from tests.mutations.mutant import Mutant; "
         f"found = run_mutant(Mutant(**{vars(mutant)!r}), "
-        f"Path({str(tmp_path)!r}), ['tests/core/test_double.py'], set(), 10.0, 3.0); "
+        f"Path({str(tmp_path)!r}), ['tests/core/test_double.py'], set(), 10.0, 15.0); "
         "print(); print('outcome:', found['outcome'])"
     )
     told = subprocess.run(

@@ -56,11 +56,7 @@ def test_success_chart_shows_every_cell_and_curve(analysis, tmp_path):
     }
     lines = {each["T"] for each in data_of(chart) if set(each) == {"T", "m", "rate"}}
     assert lines == {50, 100, 400}
-    some = success_chart(analysis, [100])
-    assert {each["T"] for each in data_of(some) if "T" in each} == {100}
     assert chart.save(tmp_path / "success.svg").stat().st_size > 5000
-    with pytest.raises(InputError, match="`context_lengths`"):
-        success_chart(analysis, [7])
 
 
 def test_critical_chart_shows_sizes_laws_and_bounds(analysis, tmp_path):

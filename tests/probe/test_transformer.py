@@ -7,7 +7,12 @@ import pytest
 
 from finetti.core.errors import InputError
 from finetti.probe.learners.paper_transformer import TransformerLearner, is_linear_weight
-from finetti.probe.learners.textbook_transformer import draw_masks, textbook_logits
+from finetti.probe.learners.textbook_transformer import (
+    LayerMasks,
+    Masks,
+    draw_masks,
+    textbook_logits,
+)
 
 LENGTH, SAMPLES = 6, 5
 BITS = np.random.default_rng(0).integers(2, size=(SAMPLES, LENGTH)).astype(np.uint8)
@@ -145,6 +150,26 @@ def test_positions_can_be_renamed(n_layers):
     apply = jax.jit(learner.apply)
     answers = apply(params, BITS), apply(renamed, BITS[:, order])
     assert np.allclose(*answers, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("n_layers", [1, 2])
+def test_the_attention_that_is_shown_is_the_one_that_is_read_with(n_layers):
+    """Weights times 1/((T+1)·weights) are uniform, as are those of a network whose query is 0."""
+    learner = small(n_layers=n_layers)
+    params = drawn(learner)
+    weights = learner.attention(params, BITS)
+    assert weights.shape == (SAMPLES, 4, LENGTH + 1)
+    np.testing.assert_allclose(weights.sum(axis=2), 1, rtol=1e-12)
+    assert float(jnp.ptp(weights, axis=2).min()) > 1e-3
+    *before, last = params["layers"]
+    undo = LayerMasks(attention=1 / ((LENGTH + 1) * weights.swapaxes(1, 2)[:, None]))
+    masks = Masks(None, (*[LayerMasks()] * len(before), undo))
+    blind = {**last, "query": jax.tree.map(jnp.zeros_like, last["query"])}
+    np.testing.assert_allclose(
+        textbook_logits(params, BITS, masks, 4),
+        textbook_logits({**params, "layers": [*before, blind]}, BITS, None, 4),
+        rtol=1e-10,
+    )
 
 
 def test_presets_and_rates():

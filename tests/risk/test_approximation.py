@@ -10,7 +10,6 @@ from finetti import core
 from finetti.latent import BetaBernoulli, FiniteAtoms
 from finetti.risk import (
     AttentionNetwork,
-    LatentToValue,
     approximation_error,
     predictions,
     recovery_gap,
@@ -46,28 +45,6 @@ def test_nothing_is_lost_inside_the_span():
     gap = recovery_gap(features @ RNG.normal(size=(3, 2)), features)
     assert gap.total < 1e-9
     assert recovery_gap(np.ones((3, 1)), np.zeros((3, 1))).total == 1
-
-
-def test_latent_space_is_that_of_its_kernel():
-    features = RNG.normal(size=(6, 3))
-    space = LatentToValue(features)
-    a = RNG.normal(size=6)
-    values, weights = space.element(a)
-    np.testing.assert_allclose(values, space.kernel @ a, atol=1e-12)
-    assert space.norm(values) ** 2 == pytest.approx(a @ space.kernel @ a)  # ‖g_a‖²
-    assert space.norm(values) == pytest.approx(np.linalg.norm(weights))  # = ‖w_a‖², full rank
-    with pytest.raises(core.InputError, match="recovery_gap"):
-        space.norm(RNG.normal(size=6))
-
-
-def test_the_norm_of_a_function_is_that_of_its_shortest_weights():
-    """Fewer atoms than features: several w are one function w^⊤ψ."""
-    for _ in range(20):
-        features, weights = RNG.normal(size=(3, 4)), RNG.normal(size=4)
-        norm = LatentToValue(features).norm(features @ weights)
-        shortest = np.linalg.pinv(features) @ features @ weights
-        assert norm == pytest.approx(np.linalg.norm(shortest), rel=1e-10)
-        assert norm <= np.linalg.norm(weights) * (1 + 1e-12)
 
 
 def test_both_sides_of_theorem_5_5():

@@ -9,6 +9,8 @@ import pytest
 from finetti import core
 from finetti.risk import empirical_risk, minimize_risk, polish_network, predictions
 from finetti.risk.parameters import flatten, redraw, unflatten
+from finetti.training import cohort
+from finetti.training.cohort import advance
 
 RNG = np.random.default_rng(0)
 TOKENS = RNG.normal(size=(40, 3, 2))
@@ -45,6 +47,18 @@ def test_batches_reach_it_too():
     found = minimize_risk(start, DATA, seed=0, iterations=60, batch_size=8, learning_rate=0.1)
     assert found.best_risk == pytest.approx(_least(), rel=1e-6)
     assert found.risk < empirical_risk(start, DATA)
+
+
+def test_a_prime_number_of_steps_is_one_program_call(monkeypatch):
+    calls = []
+
+    def counted(fixed, moving):
+        calls.append(moving)
+        return advance(fixed, moving)
+
+    monkeypatch.setattr(cohort, "advance", counted)
+    minimize_risk(MeanToken(jnp.ones((2, 1))), DATA, seed=0, iterations=211, polish=0)
+    assert len(calls) == 1
 
 
 def test_polish_alone_and_none():

@@ -1,7 +1,6 @@
 from . import lipschitz as lipschitz
 from .adapters import flax_attention_fn as flax_attention_fn
 from .base import Attention as Attention
-from .binary.absorbed import absorbed_attention as absorbed_attention
 from .binary.binary_tables import BinaryTables as BinaryTables
 from .binary.binary_tables import binary_tables as binary_tables
 from .binary.binary_tokens import binary_attention as binary_attention
@@ -9,13 +8,10 @@ from .cme.conditional_mean import ConditionalMean as ConditionalMean
 from .cme.conditional_mean import PerQueryMaskWarning as PerQueryMaskWarning
 from .cme.decode import DecodeCache as DecodeCache
 from .cme.decode_moments import MomentCache as MomentCache
-from .cme.embedding import ConditionalEmbedding as ConditionalEmbedding
 from .cme.fit import KernelFit as KernelFit
 from .cme.fit import fit_kernel as fit_kernel
 from .cme.plan import Plan as Plan
 from .cme.population import KeySupport as KeySupport
-from .cme.rate_ridge import RateRidge as RateRidge
-from .cme.rate_ridge import rate_ridge as rate_ridge
 from .cme.ridge import RidgeChoice as RidgeChoice
 from .cme.ridge import choose_ridge as choose_ridge
 from .cme.ridge import effective_dimension as effective_dimension

@@ -9,7 +9,9 @@ exp(scale·query·key).
 With ``is_causal`` query t reads the keys 0…t, as in JAX, also where there are fewer queries than
 keys. ``causal_alignment="lower_right"`` counts from the end instead: the last query reads all keys
 and query t the keys 0…t + S − T, as a step of decoding over a cache of keys asks for; with
-``query_seq_lengths`` or ``key_value_seq_lengths``, T and S are those.
+``query_seq_lengths`` or ``key_value_seq_lengths``, T and S are those. With ``local_window_size``,
+one number or a pair (before, after), query t reads the keys t − before … t + after; for CME, linear
+and delta-rule attention that is a mask per query.
 """
 
 from typing import Any
@@ -23,10 +25,10 @@ from jaxtyping import Array, Bool, Float
 from finetti.attention.cme.conditional_mean import ConditionalMean
 from finetti.attention.cme.plan import RouteName
 from finetti.attention.layout import CausalAlignment, arrange_heads
-from finetti.attention.normalized import masked_softmax
+from finetti.attention.normalized import masked_logits
 from finetti.core.errors import InputError, UnsupportedError
 from finetti.core.precision import float64_inside
-from finetti.kernels.base import Kernel, check_kernel
+from finetti.kernels.kernel import Kernel, check_kernel
 from finetti.kernels.rbf import RBF
 
 
@@ -42,8 +44,13 @@ def softmax_attention(
     causal_alignment: CausalAlignment = "upper_left",
     query_seq_lengths: ArrayLike | None = None,
     key_value_seq_lengths: ArrayLike | None = None,
-) -> Float[Array, "..."]:
+    local_window_size: int | tuple[int, int] | None = None,
+    return_residual: bool = False,
+) -> Any:
     """softmax(scale·query·key + bias) value: the reference member of the family (4.10), zhang2022.
+
+    With ``return_residual`` the answer is a pair, as in JAX: the values, and of shape (B, T, N) the
+    logarithm of the sum that divides them, without a gradient.
 
     >>> import jax.numpy as jnp
     >>> query, key = jnp.zeros((1, 2, 1, 4)), jnp.ones((1, 3, 1, 4))
@@ -63,11 +70,17 @@ def softmax_attention(
         causal_alignment,
         query_seq_lengths,
         key_value_seq_lengths,
+        local_window_size,
     )
     heads, known = heads.set_aside_spoiled()
     logits = heads.scale * jnp.einsum("bkgth,bksh->bkgts", heads.query, heads.keys)
-    out = _weighted(logits, heads.values, heads.full_mask, heads.bias(owner, bias))
-    return heads.restore(jnp.where(known[..., None], out, jnp.nan))
+    logits = _readable(logits, heads.full_mask, heads.bias(owner, bias))
+    out = heads.restore(jnp.where(known[..., None], _weighted(logits, heads.values), jnp.nan))
+    if not return_residual:
+        return out
+    residual = jax.nn.logsumexp(jax.lax.stop_gradient(logits), axis=-1, keepdims=True)
+    residual = heads.restore(jnp.where(known[..., None], residual, jnp.nan))
+    return out, residual[..., 0]
 
 
 def kernel_attention(
@@ -83,6 +96,7 @@ def kernel_attention(
     causal_alignment: CausalAlignment = "upper_left",
     query_seq_lengths: ArrayLike | None = None,
     key_value_seq_lengths: ArrayLike | None = None,
+    local_window_size: int | tuple[int, int] | None = None,
 ) -> Float[Array, "..."]:
     """Nadaraya–Watson attention with a nonnegative kernel, RBF() by default; see `KernelSmoother`.
 
@@ -107,21 +121,24 @@ def kernel_attention(
         causal_alignment,
         query_seq_lengths,
         key_value_seq_lengths,
+        local_window_size,
     )
 
     heads, known = heads.set_aside_spoiled()
     kernel = kernel.on_scaled_tokens(heads.scale)
-    rest = heads.values, heads.full_mask, heads.bias(owner, bias)
-    out = _kernel_rows(kernel, heads.query, heads.keys, *rest)
+    masks = heads.full_mask, heads.bias(owner, bias)
+    out = _kernel_rows(kernel, heads.query, heads.keys, heads.values, *masks)
     return heads.restore(jnp.where(known[..., None], out, jnp.nan))
 
 
 @float64_inside  # as in `KernelSmoother`
 @jax.jit
-def _kernel_rows(kernel: Kernel, query: Array, keys: Array, *rest: Any) -> Array:
+def _kernel_rows(
+    kernel: Kernel, query: Array, keys: Array, values: Array, mask: Any, bias: Any
+) -> Array:
     # Query heads of a group share their keys.
     logits = jax.vmap(jax.vmap(jax.vmap(kernel.log_gram, (0, None))))(query, keys)
-    return _weighted(logits, *rest)
+    return _weighted(_readable(logits, mask, bias), values)
 
 
 def cme_attention(
@@ -140,6 +157,7 @@ def cme_attention(
     causal_alignment: CausalAlignment = "upper_left",
     query_seq_lengths: ArrayLike | None = None,
     key_value_seq_lengths: ArrayLike | None = None,
+    local_window_size: int | tuple[int, int] | None = None,
     return_variance: bool = False,
     predictive: bool = False,
 ) -> Any:
@@ -180,6 +198,7 @@ def cme_attention(
         causal_alignment,
         query_seq_lengths,
         key_value_seq_lengths,
+        local_window_size,
         reads_prefixes=True,
     )
     kernel = RBF() if kernel is None else kernel
@@ -192,12 +211,18 @@ def cme_attention(
     return heads.restore(answer.mean), heads.restore(variance[..., None])[..., 0]
 
 
-def _weighted(
+def _readable(
     logits: Float[Array, "B K G T S"],
-    values: Float[Array, "B K S D"],
     mask: Bool[Array, "B K G #T S"] | None,
     bias: Float[Array, "*broadcast"] | None,
-) -> Float[Array, "B K G T D"]:
+) -> Float[Array, "B K G T S"]:
+    """The logits with their bias, and on masked keys as low as a finite number that has sums."""
     if bias is not None:
         logits = logits + jnp.broadcast_to(bias, logits.shape)
-    return jnp.einsum("bkgts,bksd->bkgtd", masked_softmax(logits, mask), values)
+    return masked_logits(logits, mask)
+
+
+def _weighted(
+    logits: Float[Array, "B K G T S"], values: Float[Array, "B K S D"]
+) -> Float[Array, "B K G T D"]:
+    return jnp.einsum("bkgts,bksd->bkgtd", jax.nn.softmax(logits, axis=-1), values)

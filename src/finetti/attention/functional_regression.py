@@ -12,7 +12,7 @@ from finetti.attention.fast_weights.linear_attention import LinearAttention
 from finetti.attention.layout import CausalAlignment, arrange_heads
 from finetti.attention.local_linear import LocalLinear
 from finetti.core.errors import InputError
-from finetti.kernels.base import Kernel
+from finetti.kernels.kernel import Kernel
 from finetti.kernels.rbf import RBF
 
 
@@ -29,6 +29,7 @@ def linear_attention(
     causal_alignment: CausalAlignment = "upper_left",
     query_seq_lengths: ArrayLike | None = None,
     key_value_seq_lengths: ArrayLike | None = None,
+    local_window_size: int | tuple[int, int] | None = None,
 ) -> Float[Array, "..."]:
     """Σ K(key, query)·value with a kernel of finite features; see `LinearAttention`.
 
@@ -52,6 +53,7 @@ def linear_attention(
         causal_alignment,
         query_seq_lengths,
         key_value_seq_lengths,
+        local_window_size,
         reads_prefixes=True,
     )
     scaled = LinearAttention(kernel).kernel.on_scaled_tokens(heads.scale)
@@ -73,6 +75,7 @@ def delta_rule_attention(
     causal_alignment: CausalAlignment = "upper_left",
     query_seq_lengths: ArrayLike | None = None,
     key_value_seq_lengths: ArrayLike | None = None,
+    local_window_size: int | tuple[int, int] | None = None,
 ) -> Float[Array, "..."]:
     """Online gradient descent over the keys in their order; see `DeltaRule`.
 
@@ -97,6 +100,7 @@ def delta_rule_attention(
         causal_alignment,
         query_seq_lengths,
         key_value_seq_lengths,
+        local_window_size,
         reads_prefixes=True,
     )
     out = DeltaRule(step, decay).read(heads.contexts, heads.is_causal)
@@ -117,6 +121,7 @@ def local_linear_attention(
     causal_alignment: CausalAlignment = "upper_left",
     query_seq_lengths: ArrayLike | None = None,
     key_value_seq_lengths: ArrayLike | None = None,
+    local_window_size: int | tuple[int, int] | None = None,
 ) -> Float[Array, "..."]:
     """A line through the values near each query, RBF() by default; see `LocalLinear`.
 
@@ -135,6 +140,7 @@ def local_linear_attention(
         causal_alignment,
         query_seq_lengths,
         key_value_seq_lengths,
+        local_window_size,
         reads_prefixes=True,
     )
     module = LocalLinear(RBF() if kernel is None else kernel, ridge)

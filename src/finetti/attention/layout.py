@@ -1,5 +1,6 @@
 """The layout of ``jax.nn.dot_product_attention``: from heads to contexts and back."""
 
+from numbers import Integral
 from typing import Any, Literal, NamedTuple, get_args
 
 import jax.numpy as jnp
@@ -99,6 +100,7 @@ def arrange_heads(
     causal_alignment: CausalAlignment,
     query_seq_lengths: ArrayLike | None,
     key_value_seq_lengths: ArrayLike | None,
+    local_window_size: int | tuple[int, int] | None,
     *,
     reads_prefixes: bool = False,
 ) -> Heads:
@@ -140,16 +142,20 @@ def arrange_heads(
     if causal_alignment not in get_args(CausalAlignment):
         wanted = " or ".join(map(repr, get_args(CausalAlignment)))
         raise bad_argument("causal_alignment", owner, wanted, repr(causal_alignment))
-    causal = None
-    if is_causal:
-        from_end = causal_alignment == "lower_right"
-        has_lengths = heads.query_lengths is not None or key_lengths is not None
+    window = _window(owner, local_window_size)
+    from_end = causal_alignment == "lower_right"
+    has_lengths = heads.query_lengths is not None or key_lengths is not None
+    near = None
+    if window is not None:
+        behind, ahead = window
+        near = _near_mask(heads, from_end, key_lengths, behind, 0 if is_causal else ahead)
+    elif is_causal:
         if reads_prefixes and (not from_end or (length == key.shape[1] and not has_lengths)):
             heads = heads._replace(is_causal=True)
         elif not from_end or length > 1 or heads.query_lengths is not None:
-            causal = _causal_mask(heads, from_end, key_lengths)
+            near = _near_mask(heads, from_end, key_lengths, None, 0)
         # else the only query is the last position, and reads all keys.
-    heads = _with_mask(owner, heads, mask, causal, key_lengths)
+    heads = _with_mask(owner, heads, mask, near, key_lengths)
     if heads.mask is not None:
         readable = heads.mask if heads.mask.ndim == 3 else heads.mask.any(axis=(2, 3))
         cleared_keys, cleared_values = clear_unreadable(heads.keys, heads.values, readable)
@@ -203,8 +209,24 @@ def _broadcast(owner: str, name: str, array: Array, heads: Heads) -> Array:
     return given.reshape(given.shape[0], groups, members, *given.shape[2:])
 
 
-def _causal_mask(heads: Heads, from_end: bool, key_lengths: Array | None) -> Bool[Array, "#B T S"]:
-    """Query t reads the keys 0…t, ``from_end`` those and as many as there are more than queries."""
+def _window(owner: str, size: int | tuple[int, int] | None) -> tuple[int, int] | None:
+    """How many keys before and behind its own position a query reads."""
+    if size is None:
+        return None
+    parts = size if isinstance(size, tuple) else (size, size)
+    if len(parts) != 2 or not all(isinstance(part, Integral) and part >= 0 for part in parts):
+        requirement = "a whole number ≥ 0 or a pair of them (before, after)"
+        raise bad_argument("local_window_size", owner, requirement, size)
+    return int(parts[0]), int(parts[1])
+
+
+def _near_mask(
+    heads: Heads, from_end: bool, key_lengths: Array | None, behind: int | None, ahead: int
+) -> Bool[Array, "#B T S"]:
+    """Query t reads the keys t − behind … t + ahead, or from the first one on.
+
+    ``from_end`` counts from the ends: position t is then t + S − T.
+    """
     length, span = heads.query.shape[3], heads.keys.shape[2]
     more = jnp.zeros(1, int)
     if from_end:
@@ -213,15 +235,17 @@ def _causal_mask(heads: Heads, from_end: bool, key_lengths: Array | None) -> Boo
             for size, lengths in ((span, key_lengths), (length, heads.query_lengths))
         )
         more = n_keys - n_queries
-    last_read = jnp.arange(length)[None, :] + more[:, None]
-    return jnp.arange(span)[None, None, :] <= last_read[:, :, None]
+    position = (jnp.arange(length)[None, :] + more[:, None])[:, :, None]
+    keys = jnp.arange(span)[None, None, :]
+    near = keys <= position + ahead
+    return near if behind is None else near & (keys >= position - behind)
 
 
 def _with_mask(
     owner: str,
     heads: Heads,
     mask: ArrayLike | None,
-    causal: Bool[Array, "#B T S"] | None,
+    near: Bool[Array, "#B T S"] | None,
     key_lengths: Array | None,
 ) -> Heads:
     """One mask from all of them: a key mask where no query differs from another, else per query."""
@@ -233,8 +257,8 @@ def _with_mask(
     if key_lengths is not None:
         padding = (jnp.arange(span)[None, :] < key_lengths[:, None])[:, None, None, None, :]
         joined = padding if joined is None else joined & padding
-    if causal is not None:
-        wide = causal[:, None, None]
+    if near is not None:
+        wide = near[:, None, None]
         joined = wide if joined is None else joined & wide
     if joined is None:
         return heads

@@ -14,8 +14,7 @@ from finetti.attention.rows import RowAttention
 from finetti.core.arrays import check_positive
 from finetti.core.errors import UnsupportedError
 from finetti.core.solves import at_least_floor, posdef_solve
-from finetti.kernels.base import Kernel, check_kernel
-from finetti.kernels.similarity import written_parameter
+from finetti.kernels.kernel import Kernel, check_kernel, written_parameter
 
 
 class LocalLinear(RowAttention):

@@ -8,7 +8,7 @@ from finetti.attention.normalized import NormalizedAttention
 from finetti.core.arrays import check_finite
 from finetti.core.conversion import as_array
 from finetti.core.errors import UnsupportedError, bad_argument
-from finetti.kernels.base import Kernel, check_kernel
+from finetti.kernels.kernel import Kernel, check_kernel
 
 
 class KernelSmoother(NormalizedAttention):

@@ -33,7 +33,7 @@ def module_config(module: Any) -> dict[str, Any]:
     """What a PyTorch module says of itself as config.json would: its ``config``, as modules of
     Hugging Face have it, else the ``num_heads`` of its layers where all have the same."""
     told = getattr(module, "config", None)
-    if hasattr(told, "to_dict"):
+    if told is not None and hasattr(told, "to_dict"):
         return dict(told.to_dict())
     counts = {getattr(part, "num_heads", None) for part in module.modules()} - {None}
     return {"num_attention_heads": counts.pop()} if len(counts) == 1 else {}

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from finetti.boolean.functions.base import MAX_SETTING_BITS, BooleanFunction, all_bits
 from finetti.boolean.functions.expressions import (
-    Constant,
     ExpressionRule,
     Gate,
     Negation,
     Node,
+    TruthValue,
     Variable,
 )
 from finetti.boolean.functions.symmetric import Family
@@ -76,7 +76,7 @@ class _Splitter:
     def literal(self, node: Node) -> Literal:
         if isinstance(node, Variable):
             return Source(False, node.index), False
-        if isinstance(node, Constant):
+        if isinstance(node, TruthValue):
             return node.value
         if isinstance(node, Negation):
             inside = self.literal(node.child)

@@ -16,11 +16,11 @@ from finetti.boolean.functions.base import BooleanFunction
 from finetti.boolean.functions.expressions import (
     COUNTED,
     NAMES,
-    Constant,
     ExpressionRule,
     Gate,
     Negation,
     Node,
+    TruthValue,
     Variable,
 )
 from finetti.boolean.functions.symmetric import Kind
@@ -156,7 +156,7 @@ class _Parser:
             return left[0]
         if first.text not in ("0", "1"):
             self.fail(OPERAND, first)
-        return Constant(first.text == "1")
+        return TruthValue(first.text == "1")
 
     def sum(self) -> "list[Node | int]":
         terms: list[Node | int] = []
@@ -179,7 +179,7 @@ class _Parser:
             return Variable(int(token.text[1:]))
         if token.kind == "number" and token.text in ("0", "1"):
             self.take()
-            return Constant(token.text == "1")
+            return TruthValue(token.text == "1")
         if token.kind == "name" and token.text in CALLS:
             return self.call(CALLS[self.take().text])
         if token.kind == "name":
@@ -226,7 +226,7 @@ def _compared(left: "list[Node | int]", sign: str, right: "list[Node | int]") ->
     kind: Kind = "exactly" if sign in ("==", "!=") else "atleast"
     if not children or count < 0 or (count == 0 and kind == "atleast"):
         always = count == 0 if kind == "exactly" else count <= 0
-        return Constant(always ^ (sign == "!="))
+        return TruthValue(always ^ (sign == "!="))
     gate = Gate(kind, children, count)
     return Negation(gate) if sign == "!=" else gate
 

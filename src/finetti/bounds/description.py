@@ -225,6 +225,13 @@ def size(source: str, default: Any = MISSING) -> Any:
     return setting(default, as_whole, lambda settings, *_: getattr(settings, source), names=())
 
 
+def width_or_own() -> Any:
+    """A whole number ≥ 1 in the norms by the name of the field; the width if it is not there."""
+    return setting(
+        check=as_whole, read=lambda settings, name, _: settings.value(name, settings.width)
+    )
+
+
 def resolution() -> Any:
     """ε > 0, 0.1 by default."""
     return setting(0.1, as_positive, lambda settings, *_: settings.resolution, names=())
@@ -255,28 +262,31 @@ def part(part: type[Description]) -> Any:
     )
 
 
-def parts(
-    part: type[Description], whose: str = "", check: Check | None = None, default: Any = MISSING
-) -> Any:
+def all_are(kind: type, wanted: str = "") -> Check:
+    """The check for a tuple of this kind, of one entry at least."""
+
+    def check(value: Any, name: str, owner: str) -> tuple[Any, ...]:
+        entries = tuple(value)
+        if not entries or not all(isinstance(each, kind) for each in entries):
+            raise bad_argument(name, owner, wanted or f"one {kind.__name__} or more", entries)
+        return entries
+
+    return check
+
+
+def parts(part: type[Description], whose: str = "", default: Any = MISSING) -> Any:
     """Descriptions of the layers (or heads): alike, or one by one in a list of the settings.
 
     Args:
         part: the class of each.
         whose: what has them; the bound if it is not said.
-        check: of the tuple; by default that all are of the class.
         default: without settings.
     """
-
-    def all_are_parts(value: Any, name: str, owner: str) -> Any:
-        parts = tuple(value)
-        if not parts or not all(isinstance(each, part) for each in parts):
-            raise bad_argument(name, owner, f"one {part.__name__} per {name[:-1]}", parts)
-        return parts
 
     def read(settings: BoundSettings, name: str, bound: Any) -> Any:
         return settings.each(name, part, f"A {name[:-1]} of {whose or bound.name}")
 
-    return setting(default, check or all_are_parts, read, of=part)
+    return setting(default, all_are(part), read, of=part)
 
 
 def map_norms(

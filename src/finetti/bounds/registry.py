@@ -1,15 +1,13 @@
 """Finds the bounds: every final `Bound` of the subpackages of ``finetti.bounds``. No JAX."""
 
-import importlib
 import inspect
-import pkgutil
 from collections.abc import Sequence
 from typing import ClassVar
 
 from finetti.bounds.bound import Bound
 from finetti.bounds.description import BoundSettings
 from finetti.core.errors import InputError, bad_argument
-from finetti.display.catalog import Catalog
+from finetti.display.catalog import Catalog, import_modules
 
 
 class Registry(Catalog[type[Bound]]):
@@ -28,11 +26,10 @@ def load_bounds(package: str = "finetti.bounds") -> Registry:
     'Theorem A.17, edelman2022'
     """
     found = []
-    path = importlib.import_module(package).__path__
-    for info in pkgutil.walk_packages(path, package + "."):
-        for member in vars(importlib.import_module(info.name)).values():
+    for module in import_modules(package):
+        for member in vars(module).values():
             named = inspect.isclass(member) and issubclass(member, Bound) and "name" in vars(member)
-            if named and member.__module__ == info.name:
+            if named and member.__module__ == module.__name__:
                 found.append(member)
     return Registry(tuple(found))
 

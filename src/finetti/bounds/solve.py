@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from scipy import optimize
+import scipy
 
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import OF_THE_LOSS, BoundValue, Term, format_exp
@@ -66,7 +66,7 @@ def smallest_count(
 
 def _neighborhood(excess: Callable[[int], float], low: float, high: float) -> tuple[float, float]:
     """A narrow part of (low, high), in log n, at whose ends the excess has the same signs."""
-    found = optimize.root_scalar(
+    found = scipy.optimize.root_scalar(
         lambda u: excess(whole_exp(u)), bracket=(low, high), method="brentq", xtol=1e-12
     )
     root = float(found.root)

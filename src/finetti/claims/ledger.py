@@ -11,7 +11,7 @@ from typing import ClassVar
 from finetti.claims.bibliography import PAPERS
 from finetti.claims.claim import CheckMethod, Claim
 from finetti.core.errors import FinettiError
-from finetti.display.catalog import Catalog
+from finetti.display.catalog import Catalog, import_modules
 
 
 class Ledger(Catalog[Claim]):
@@ -46,15 +46,6 @@ class Ledger(Catalog[Claim]):
         return tuple(self.get(each) for each in claim.rests_on)
 
 
-def _modules(package: ModuleType) -> Iterator[ModuleType]:
-    """All modules under ``package``; one that cannot be imported is an error, never skipped."""
-    for info in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
-        module = importlib.import_module(info.name)
-        yield module
-        if info.ispkg:
-            yield from _modules(module)
-
-
 @cache
 def load_ledger(package: str = "finetti.claims") -> Ledger:
     """The claims in the subpackages of ``package`` (one subpackage per paper).
@@ -65,10 +56,9 @@ def load_ledger(package: str = "finetti.claims") -> Ledger:
     # By identity: a module may import another's claim, but not define it again.
     found: dict[int, tuple[Claim, str]] = {}
     for info in pkgutil.iter_modules(root.__path__, root.__name__ + "."):
-        if info.ispkg:
-            for module in _modules(importlib.import_module(info.name)):
-                for claim in _declared(module):
-                    found.setdefault(id(claim), (claim, module.__name__))
+        for module in import_modules(info.name) if info.ispkg else ():
+            for claim in _declared(module):
+                found.setdefault(id(claim), (claim, module.__name__))
     claims = (replace(claim, module=claim.module or name) for claim, name in found.values())
     ledger = Ledger(tuple(row for claim in claims for row in claim.rows))
     _check_bases(ledger)

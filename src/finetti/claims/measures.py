@@ -3,8 +3,8 @@
 A measure writes the sentence that says what it measures (``measured``), how that checks a claim
 (``check``), and the error that its rules reject by themselves (``rejects``; empty where only a
 wrong version shows it). It loads no JAX: functions of the package are given by their names, and
-its own functions import inside. One that is given a function by the form, as ``{"derived": …,
-"printed": …}``, or a function that takes ``form``, serves an `Erratum`.
+its own functions import inside. One that is given a function that takes ``form`` serves an
+`Erratum`.
 """
 
 import inspect
@@ -28,17 +28,15 @@ from finetti.claims.perturbations import (
 from finetti.core.numbers import largest_of
 from finetti.display.formatting import format_number
 
-Function = str | Callable[..., Any] | Mapping[str, Any]
+Function = str | Callable[..., Any]
 
 
 def in_form(function: Function, form: str) -> Callable[..., Any]:
-    """The function for one form: by its name, from a table by the form, or with its ``form``.
+    """The function itself, or of this name; with its ``form``, if it takes one.
 
-    >>> in_form({"derived": "math.sqrt", "printed": "math.exp"}, "printed")(0.0)
-    1.0
+    >>> in_form("math.sqrt", "printed")(4.0)
+    2.0
     """
-    if isinstance(function, Mapping):
-        return in_form(function[form], form)
     found: Any = pkgutil.resolve_name(function) if isinstance(function, str) else function
     try:
         takes_form = "form" in inspect.signature(found).parameters
@@ -135,21 +133,18 @@ class Agreement:
     """Two routes to one array: their largest difference over many draws, relative to the second.
 
     Args:
-        left, right: draws → an array, or arrays by name where several are compared.
-        draw: generator → the arguments of both.
-        tolerance: of the difference over the largest entry of ``right``.
-        name: of the measurement, where there is only one.
+        routes: draws → both arrays by the name of what is compared.
+        draw: generator → the arguments of the routes.
+        tolerance: of the difference over the largest entry of the second array.
         sides: what the two routes are, for the sentence.
         trials: how many draws, quick and on paper's scale.
         absolute: do not divide.
-        factor: multiplies the left, for wrong versions.
+        factor: multiplies the first, for wrong versions.
     """
 
-    left: Function
-    right: Function
+    routes: Callable[..., Mapping[str, tuple[Any, Any]]]
     draw: Callable[[np.random.Generator], tuple]
     tolerance: float
-    name: str = "largest relative difference of the two sides"
     sides: str = "the two sides"
     trials: tuple[int, int] = (10, 100)
     absolute: bool = False
@@ -170,21 +165,15 @@ class Agreement:
 
     def __call__(self, context: Context, form: str = DERIVED) -> Evidence:
         """Measure the largest difference of each pair of arrays."""
-        left, right = in_form(self.left, form), in_form(self.right, form)
-        errors: dict[str, list[float]] = {}
+        routes, errors = in_form(self.routes, form), {}
         for trial in range(context.pick(quick=self.trials[0], paper=self.trials[1])):
-            drawn = self.draw(context.draws(trial))
-            ours, theirs = self._named(left(*drawn)), self._named(right(*drawn))
-            for name, exact in theirs.items():
-                error = np.abs(self.factor * ours[name] - exact).max()
-                size = 1.0 if self.absolute else np.abs(exact).max()
+            for name, pair in routes(*self.draw(context.draws(trial))).items():
+                one, other = map(np.asarray, pair)
+                error = np.abs(self.factor * one - other).max()
+                size = 1.0 if self.absolute else np.abs(other).max()
                 errors.setdefault(name, []).append(error / size)
         tolerance = self.tolerance
         return Evidence(*(close(name, largest_of(e), tolerance) for name, e in errors.items()))
-
-    def _named(self, found: Any) -> dict[str, np.ndarray]:
-        named = found if isinstance(found, Mapping) else {self.name: found}
-        return {name: np.asarray(each) for name, each in named.items()}
 
 
 @dataclass(frozen=True)

@@ -29,32 +29,17 @@ class OrderAveraged(RegressionPredictor):
         self, query: Floats, keys: Floats, values: Floats, variance: bool
     ) -> tuple[Floats, Floats | None]:
         """Over all orders at once."""
-        means, variances = self._all(query, keys, values)
-        self.gives_variance, self.precision = variances is not None, self.predictor.precision
-        if variances is None:
-            return means.mean(axis=1), None
-        return means.mean(axis=1), variances.mean(axis=1) + means.var(axis=1)
-
-    def standard_error(self, query: Floats, keys: Floats, values: Floats) -> Floats:
-        """Of the mean as an estimate of that over all orders, (B, Q, d_v); 0 where it is."""
-        orders, complete = self._orders(keys.shape[1])
-        means = self._all(query, keys, values)[0]
-        if complete:
-            return np.zeros_like(means[:, 0])
-        return means.std(axis=1, ddof=1) / np.sqrt(len(orders))
-
-    def _orders(self, length: int) -> tuple[Any, bool]:
-        return draw_orders(length, self.n_orders, np.random.default_rng([self.seed, length]))
-
-    def _all(self, query: Floats, keys: Floats, values: Floats) -> tuple[Floats, Floats | None]:
-        orders, _ = self._orders(keys.shape[1])
+        orders = _orders(keys.shape[1], self.n_orders, self.seed)
         context = reordered(Pairs(keys, values), orders)
         asked = np.repeat(query, len(orders), axis=0)
         shape = len(keys), len(orders), query.shape[1], -1
         law = self.predictor.law(asked, *context)
+        means = (self.predictor.mean(asked, *context) if law is None else law.mean).reshape(shape)
+        self.gives_variance, self.precision = law is not None, self.predictor.precision
         if law is None:
-            return self.predictor.mean(asked, *context).reshape(shape), None
-        return law.mean.reshape(shape), np.asarray(law.variance).reshape(shape)
+            return means.mean(axis=1), None
+        spread = np.asarray(law.variance).reshape(shape).mean(axis=1) + means.var(axis=1)
+        return means.mean(axis=1), spread
 
 
 class OrderAveragedLetters(AlphabetPredictor):
@@ -67,11 +52,15 @@ class OrderAveragedLetters(AlphabetPredictor):
 
     def answer(self, tokens: Letters) -> Floats:
         """Over all orders at once."""
-        rng = np.random.default_rng([self.seed, tokens.shape[1]])
-        orders, _ = draw_orders(tokens.shape[1], self.n_orders, rng)
+        orders = _orders(tokens.shape[1], self.n_orders, self.seed)
         found = self.predictor.predictive(reordered(tokens, orders))
         self.precision = self.predictor.precision
         return found.reshape(len(tokens), len(orders), -1).mean(axis=1)
+
+
+def _orders(length: int, n_orders: int, seed: int) -> Any:
+    """The same for every context of that length."""
+    return draw_orders(length, n_orders, np.random.default_rng([seed, length]))[0]
 
 
 def order_averaged(

@@ -9,8 +9,8 @@ import math
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import special
 
 from finetti.core.errors import bad_argument
 
@@ -38,7 +38,7 @@ def log_sum(log_values: ArrayLike, axis: int | tuple[int, ...] | None = None) ->
     >>> round(float(log_sum([1000.0, 1000.0])), 6)
     1000.693147
     """
-    return special.logsumexp(_checked(log_values, "log_values", "log_sum"), axis=axis)
+    return scipy.special.logsumexp(_checked(log_values, "log_values", "log_sum"), axis=axis)
 
 
 def log_add(log_a: ArrayLike, log_b: ArrayLike) -> Any:

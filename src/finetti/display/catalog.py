@@ -1,10 +1,13 @@
 """Things with names and papers, in an order, found by name, glob or words."""
 
+import importlib
+import pkgutil
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from types import ModuleType
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from finetti.core.errors import FinettiError
@@ -117,3 +120,9 @@ class Catalog(Displayable, Generic[Entry]):
         rows = tuple(tuple(getattr(e, name) for name in self.columns.values()) for e in self)
         title = f"{len(self)} {self.noun}{'' if len(self) == 1 else 's'}"
         return Card(title, tables=(Table("", tuple(self.columns), rows),))
+
+
+def import_modules(package: str) -> Iterator[ModuleType]:
+    """All modules below ``package``; one that cannot be imported is an error, never skipped."""
+    for info in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
+        yield importlib.import_module(info.name)

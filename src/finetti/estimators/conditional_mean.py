@@ -36,7 +36,7 @@ from finetti.estimators.ridge import Floats
 from finetti.estimators.tables import TableModel
 from finetti.estimators.targets import at_least_two, classes_in, classes_of, numbers, signs
 from finetti.estimators.undo import all_or_nothing
-from finetti.kernels.base import Kernel, check_kernel
+from finetti.kernels.kernel import Kernel, check_kernel
 
 # Matrices (n, n) that are in memory at once with a given kernel and ridge; 2.2 were measured at
 # n = 2500. A search for them starts with a decomposition.

@@ -9,7 +9,7 @@ import scipy.spatial.distance
 
 from finetti.core.precision import float64
 from finetti.estimators.ridge import Floats
-from finetti.kernels.base import Kernel
+from finetti.kernels.kernel import Kernel
 from finetti.kernels.precision import in_float64 as in_float64
 from finetti.kernels.rbf import RBF
 

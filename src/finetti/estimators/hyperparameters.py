@@ -12,7 +12,7 @@ from finetti.display.progress import late_progress
 from finetti.estimators.grams import in_float64, padding
 from finetti.estimators.ridge import Floats
 from finetti.estimators.weighted_kernel import WeightedKernel
-from finetti.kernels.base import Kernel
+from finetti.kernels.kernel import Kernel
 
 
 class Hyperparameters(NamedTuple):

@@ -21,7 +21,7 @@ from finetti.estimators.ridge import Floats
 from finetti.estimators.tables import TableModel
 from finetti.estimators.targets import numbers
 from finetti.estimators.undo import all_or_nothing
-from finetti.kernels.base import Kernel, check_kernel
+from finetti.kernels.kernel import Kernel, check_kernel
 from finetti.kernels.rbf import RBF
 
 GRID_SIZE = 31

@@ -5,16 +5,15 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from finetti.kernels.base import Kernel, with_added_log
-from finetti.kernels.finite import InfiniteKernel
 from finetti.kernels.geometry import inner_products, log_parameter, positive
+from finetti.kernels.kernel import Kernel, with_added_log
 from finetti.kernels.random_features import Draw, RandomFeatures, gaussian_features
 
 
-class Exponential(InfiniteKernel):
+class Exponential(Kernel):
     """The exponential kernel, K(x, y) = exp(s x·y).
 
-    It overflows for long tokens; `log_gram` and `scaled_gram` do not.
+    It overflows for long tokens; `log_gram` does not.
 
     Args:
         scale: s > 0, learned through its logarithm.
@@ -36,29 +35,34 @@ class Exponential(InfiniteKernel):
         """s."""
         return jnp.exp(self.log_scale)
 
-    def _value(self, x: Array, y: Array) -> Array:
-        return jnp.exp(positive(self.log_scale, x.dtype) * jnp.sum(x * y))
+    @property
+    def is_positive(self) -> bool:
+        """True."""
+        return True
 
-    def _gram(self, xs: Array, ys: Array | None) -> Array:
-        return jnp.exp(self._growth(xs, ys))
+    @property
+    def grows(self) -> bool:
+        """True."""
+        return True
+
+    def _gram(self, xs: Array, ys: Array) -> Array:
+        return jnp.exp(self._log_gram(xs, ys))
+
+    def _own_gram(self, xs: Array) -> Array:
+        return jnp.exp(positive(self.log_scale, xs.dtype) * inner_products(xs, None))
 
     def _diagonal(self, xs: Array) -> Array:
         return jnp.exp(positive(self.log_scale, xs.dtype) * jnp.sum(xs * xs, axis=1))
 
-    def _log_gram(self, xs: Array, ys: Array | None) -> Array:
-        return self._growth(xs, ys)
-
-    def _growth(self, xs: Array, ys: Array | None) -> Array:
+    def _log_gram(self, xs: Array, ys: Array) -> Array:
         return positive(self.log_scale, xs.dtype) * inner_products(xs, ys)
-
-    def _remainder(self, xs: Array, ys: Array | None) -> Array:
-        return jnp.ones_like(xs, shape=(len(xs), len(xs if ys is None else ys)))
 
     def _on_scaled_tokens(self, log_scale: Array) -> Kernel:
         return with_added_log(self, "log_scale", log_scale)
 
     @property
-    def _methods(self) -> tuple[str, ...]:
+    def random_feature_methods(self) -> tuple[str, ...]:
+        """Both."""
         return ("positive", "fourier")
 
     def _draw(self, draw: Draw) -> RandomFeatures:

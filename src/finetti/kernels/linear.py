@@ -3,14 +3,12 @@
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from finetti.core.errors import UnsupportedError
 from finetti.core.numbers import as_whole
-from finetti.kernels.base import Kernel, Scaled
-from finetti.kernels.finite import FiniteKernel
 from finetti.kernels.geometry import inner_products
+from finetti.kernels.kernel import Kernel, Scaled
 
 
-class Linear(FiniteKernel):
+class Linear(Kernel):
     """The linear kernel, K(x, y) = x·y; its feature map is the identity.
 
     >>> import jax.numpy as jnp
@@ -18,29 +16,21 @@ class Linear(FiniteKernel):
     11.0
     """
 
-    @property
-    def is_positive(self) -> bool:
-        """False: an inner product has either sign."""
-        return False
-
     def feature_dimension(self, d: int) -> int:
         """D = d."""
         return as_whole(d, "d", "Linear.feature_dimension")
 
-    def _value(self, x: Array, y: Array) -> Array:
-        return jnp.sum(x * y)
-
-    def _gram(self, xs: Array, ys: Array | None) -> Array:
+    def _gram(self, xs: Array, ys: Array) -> Array:
         return inner_products(xs, ys)
+
+    def _own_gram(self, xs: Array) -> Array:
+        return inner_products(xs, None)
 
     def _diagonal(self, xs: Array) -> Array:
         return jnp.sum(xs * xs, axis=1)
 
-    def _log_gram(self, xs: Array, ys: Array | None) -> Array:
-        raise UnsupportedError("Linear has no logarithm. Use `gram` instead.")
+    def _features(self, xs: Array) -> Array:
+        return xs
 
     def _on_scaled_tokens(self, log_scale: Array) -> Kernel:
         return Scaled(self, jnp.exp(log_scale))
-
-    def _features(self, xs: Array) -> Array:
-        return xs

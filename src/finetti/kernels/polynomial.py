@@ -12,12 +12,11 @@ from jaxtyping import Array
 from finetti.core.arrays import is_concrete
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_whole
-from finetti.kernels.base import Kernel, with_added_log
-from finetti.kernels.finite import FiniteKernel
 from finetti.kernels.geometry import inner_products, log_parameter, positive
+from finetti.kernels.kernel import Kernel, with_added_log
 
 
-class Polynomial(FiniteKernel):
+class Polynomial(Kernel):
     """The polynomial kernel, K(x, y) = (s x·y + b)^p.
 
     Its features are the monomials of degree ≤ p (= p if b = 0) of x, weighted by the roots of
@@ -67,17 +66,19 @@ class Polynomial(FiniteKernel):
         variables = as_whole(d, "d", "Polynomial.feature_dimension") + (self.log_bias is not None)
         return math.comb(variables + self.degree - 1, self.degree)
 
-    def _value(self, x: Array, y: Array) -> Array:
-        return self._affine(jnp.sum(x * y)) ** self.degree
-
-    def _gram(self, xs: Array, ys: Array | None) -> Array:
+    def _gram(self, xs: Array, ys: Array) -> Array:
         return self._affine(inner_products(xs, ys)) ** self.degree
+
+    def _own_gram(self, xs: Array) -> Array:
+        return self._affine(inner_products(xs, None)) ** self.degree
 
     def _diagonal(self, xs: Array) -> Array:
         return self._affine(jnp.sum(xs * xs, axis=1)) ** self.degree
 
-    def _log_gram(self, xs: Array, ys: Array | None) -> Array:
-        return self.degree * jnp.log(jnp.abs(self._affine(inner_products(xs, ys))))
+    def _log_gram(self, xs: Array, ys: Array) -> Array:
+        size = jnp.abs(self._affine(inner_products(xs, ys)))
+        # The logarithm of 0 has no slope; its kernel is 0 there, and so is that slope.
+        return self.degree * jnp.where(size == 0, -jnp.inf, jnp.log(jnp.where(size == 0, 1, size)))
 
     def _affine(self, products: Array) -> Array:
         """s x·y + b."""

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from finetti.kernels.base import Kernel
+from finetti.kernels.kernel import Kernel
 
 
 def in_float64(kernel: Kernel) -> Kernel:

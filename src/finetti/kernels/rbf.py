@@ -9,7 +9,7 @@ from jaxtyping import Array
 from finetti.core.precision import float64_inside
 from finetti.kernels.geometry import log_parameter, squared_distances
 from finetti.kernels.random_features import Draw, RandomFeatures, gaussian_features
-from finetti.kernels.stationary import StationaryKernel
+from finetti.kernels.stationary_kernel import StationaryKernel
 
 
 class RBF(StationaryKernel):
@@ -29,19 +29,17 @@ class RBF(StationaryKernel):
     def __init__(self, lengthscale: Any = 1.0):
         self.log_lengthscale = log_parameter(lengthscale, "lengthscale", self._name, ranks=(0, 1))
 
-    def _value(self, x: Array, y: Array) -> Array:
-        return jnp.exp(-jnp.sum(self._scaled(x - y) ** 2) / 2)
-
-    def _gram(self, xs: Array, ys: Array | None) -> Array:
-        return jnp.exp(self._log_gram(xs, ys))
-
-    def _log_gram(self, xs: Array, ys: Array | None) -> Array:
+    def _log_gram(self, xs: Array, ys: Array) -> Array:
         # In float32 the distance of near tokens far from the center would be lost, and so would
         # its gradient: 6e-8·(spread/ℓ)². One product in float64 costs little beside what follows.
         return _half_squares(self, xs, ys).astype(xs.dtype)
 
+    def _own_gram(self, xs: Array) -> Array:
+        return jnp.exp(_half_squares(self, xs, None).astype(xs.dtype))
+
     @property
-    def _methods(self) -> tuple[str, ...]:
+    def random_feature_methods(self) -> tuple[str, ...]:
+        """Both."""
         return ("fourier", "positive")
 
     def _draw(self, draw: Draw) -> RandomFeatures:

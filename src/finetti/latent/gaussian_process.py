@@ -13,17 +13,12 @@ from finetti.core.numbers import as_positive, as_whole
 from finetti.display.card import Card
 from finetti.latent.predictive_laws import LOG_TWO_PI, Gaussian, MatrixPosterior
 from finetti.latent.world import (
-    Encoded,
-    KeyLaw,
     LatentModel,
     Pairs,
     WorldDraw,
     as_pairs,
     as_query,
     as_sampling,
-    check_key_law,
-    draw_keys,
-    encode_pairs,
 )
 
 FEW, MANY = 1 << 10, 1 << 16  # pairs of tokens per compiled call
@@ -126,7 +121,6 @@ class GaussianProcessWorld(LatentModel):
         key_dimension: d_c.
         value_dimension: d_r.
         noise_variance: λ.
-        key_law: how `sample` draws keys: "normal" N(0, I), or "sphere", uniform.
 
     >>> from finetti.kernels import Linear
     >>> world = GaussianProcessWorld(Linear(), key_dimension=1, noise_variance=1.0)
@@ -141,11 +135,10 @@ class GaussianProcessWorld(LatentModel):
     key_dimension: int = 3
     value_dimension: int = 1
     noise_variance: float = 0.1
-    key_law: KeyLaw = "normal"
     name: ClassVar[str] = "gaussian-process"
 
     def __post_init__(self) -> None:
-        from finetti.kernels.base import check_kernel
+        from finetti.kernels.kernel import check_kernel
         from finetti.kernels.precision import in_float64
         from finetti.kernels.rbf import RBF
 
@@ -157,12 +150,11 @@ class GaussianProcessWorld(LatentModel):
             object.__setattr__(self, field, as_whole(getattr(self, field), field, owner))
         noise = as_positive(self.noise_variance, "noise_variance", owner)
         object.__setattr__(self, "noise_variance", noise)
-        check_key_law(self.key_law, self.key_dimension, owner)
 
     def sample(self, rng: Any, n_sequences: int, context_length: int) -> WorldDraw:
         """Keys, f at the keys and at one place more, and noise; the answer is there."""
         rng, n, length = as_sampling(rng, n_sequences, context_length, self)
-        keys = draw_keys(rng, self.key_law, n, length + 1, self.key_dimension)
+        keys = rng.normal(size=(n, length + 1, self.key_dimension))
         zeros = np.zeros((n, self.value_dimension, length + 1))
         prior = MatrixPosterior(zeros, _kernel_matrix(self.kernel, keys, keys))
         functions = prior.sample(rng)
@@ -200,10 +192,6 @@ class GaussianProcessWorld(LatentModel):
         variance = there.row_covariance[:, 0] + self.noise_variance
         return Gaussian(there.mean[:, :, 0], variance=variance)
 
-    def encode(self, draw: WorldDraw) -> Encoded:
-        """(c, r) side by side; the mask token is (c at the query, 0)."""
-        return encode_pairs(draw)
-
     def __card__(self) -> Card:
         fields = (
             (
@@ -212,7 +200,7 @@ class GaussianProcessWorld(LatentModel):
             ),
             (
                 "tokens",
-                f"(c, r) with r = f(c) + N(0, {self.noise_variance:g}), keys {self.key_law}",
+                f"(c, r) with r = f(c) + N(0, {self.noise_variance:g}), keys N(0, I)",
             ),
             ("answer", "r at the query"),
             ("posterior", "Gaussian process; its mean is CME attention with the ridge λ"),

@@ -12,14 +12,12 @@ from finetti.display.card import Card
 from finetti.latent.linear_gaussian import regress, regression_evidence
 from finetti.latent.predictive_laws import LOG_TWO_PI, Gaussian, MatrixPosterior
 from finetti.latent.world import (
-    Encoded,
     LatentModel,
     Pairs,
     WorldDraw,
     as_pairs,
     as_query,
     as_sampling,
-    encode_pairs,
 )
 
 RANK_TOL = 1e-8  # of the smallest singular value of Π to the largest
@@ -187,10 +185,6 @@ class InstrumentalWorld(LatentModel):
         effect, confounding = latent[:, 0, :d], latent[:, 0, d:]
         second = self.first_stage @ self.first_stage.T + self.input_variance * np.eye(d)
         return effect + np.linalg.solve(second, self.input_variance * confounding.T).T
-
-    def encode(self, draw: WorldDraw) -> Encoded:
-        """(z, x, y) side by side; the mask token is (z at the query, 0)."""
-        return encode_pairs(draw)
 
     @property
     def _prior(self) -> Floats:

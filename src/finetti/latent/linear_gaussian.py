@@ -10,17 +10,12 @@ from finetti.core.numbers import as_positive, as_whole
 from finetti.display.card import Card
 from finetti.latent.predictive_laws import LOG_TWO_PI, Gaussian, MatrixPosterior
 from finetti.latent.world import (
-    Encoded,
-    KeyLaw,
     LatentModel,
     Pairs,
     WorldDraw,
     as_pairs,
     as_query,
     as_sampling,
-    check_key_law,
-    draw_keys,
-    encode_pairs,
 )
 
 
@@ -35,7 +30,6 @@ class LinearGaussian(LatentModel):
         value_dimension: d_r.
         noise_variance: σ².
         prior_variance: τ².
-        key_law: how `sample` draws keys: "normal" N(0, I), or "sphere", uniform.
 
     >>> world = LinearGaussian(key_dimension=1, value_dimension=1, noise_variance=1.0)
     >>> tokens = Pairs(np.array([[[1.0], [1.0]]]), np.array([[[3.0], [0.0]]]))
@@ -50,7 +44,6 @@ class LinearGaussian(LatentModel):
     value_dimension: int = 3
     noise_variance: float = 0.5
     prior_variance: float = 1.0
-    key_law: KeyLaw = "normal"
     name: ClassVar[str] = "linear-gaussian"
 
     def __post_init__(self) -> None:
@@ -59,7 +52,6 @@ class LinearGaussian(LatentModel):
             object.__setattr__(self, field, as_whole(getattr(self, field), field, owner))
         for field in ("noise_variance", "prior_variance"):
             object.__setattr__(self, field, as_positive(getattr(self, field), field, owner))
-        check_key_law(self.key_law, self.key_dimension, owner)
 
     @property
     def ridge(self) -> float:
@@ -71,7 +63,7 @@ class LinearGaussian(LatentModel):
         rng, n, length = as_sampling(rng, n_sequences, context_length, self)
         shape = n, self.value_dimension, self.key_dimension
         latent = np.sqrt(self.prior_variance) * rng.normal(size=shape)
-        keys = draw_keys(rng, self.key_law, n, length + 1, self.key_dimension)
+        keys = rng.normal(size=(n, length + 1, self.key_dimension))
         values = keys @ np.swapaxes(latent, 1, 2)
         values += np.sqrt(self.noise_variance) * rng.normal(size=values.shape)
         tokens = Pairs(keys[:, :-1], values[:, :-1])
@@ -92,10 +84,6 @@ class LinearGaussian(LatentModel):
         spread = np.einsum("ni,nij,nj->n", place, posterior.row_covariance, place)
         return Gaussian(mean, variance=(self.noise_variance + spread)[:, None])
 
-    def encode(self, draw: WorldDraw) -> Encoded:
-        """(c, r) side by side; the mask token is (c at the query, 0)."""
-        return encode_pairs(draw)
-
     @property
     def _prior(self) -> Floats:
         return np.full(self.key_dimension, self.prior_variance)
@@ -107,7 +95,7 @@ class LinearGaussian(LatentModel):
         shape = f"{self.value_dimension} × {self.key_dimension}"
         fields = (
             ("latent", f"matrix z, {shape}, entries N(0, {self.prior_variance:g})"),
-            ("tokens", f"(c, r) with r = zc + N(0, {self.noise_variance:g}), keys {self.key_law}"),
+            ("tokens", f"(c, r) with r = zc + N(0, {self.noise_variance:g}), keys N(0, I)"),
             ("answer", "r at the query"),
             ("posterior", f"Gaussian; ridge λ = σ²/τ² = {self.ridge:g}"),
         )

@@ -19,15 +19,12 @@ from finetti.latent.predictive_laws import (
     log_evidence,
 )
 from finetti.latent.world import (
-    Encoded,
     LatentModel,
     Pairs,
     WorldDraw,
     as_pairs,
     as_query,
     as_sampling,
-    draw_keys,
-    encode_pairs,
 )
 
 Harmonics = Literal["linear", "mixed"]
@@ -196,7 +193,8 @@ class SphereWorld(LatentModel):
         """An atom for each sequence, uniform keys, and values around u(M_z k)."""
         rng, n, length = as_sampling(rng, n_sequences, context_length, self)
         atoms = rng.choice(len(self.prior), size=n, p=self.prior)
-        keys = draw_keys(rng, "sphere", n, length + 1, self.key_dimension)
+        keys = rng.normal(size=(n, length + 1, self.key_dimension))
+        keys = keys / np.linalg.norm(keys, axis=2, keepdims=True)
         directions = self._directions(keys, self.rotations[atoms, None])
         values = draw_around(rng, directions, self.concentration)
         return WorldDraw(Pairs(keys[:, :-1], values[:, :-1]), keys[:, -1], values[:, -1], atoms)
@@ -240,10 +238,6 @@ class SphereWorld(LatentModel):
             factor *= mean_resultant(self.key_dimension + 2 * degree, scale)
             shrunk.append(factor * part)
         return self._resultant * np.concatenate(shrunk, axis=-1)
-
-    def encode(self, draw: WorldDraw) -> Encoded:
-        """(k, v) side by side; the mask token is (k at the query, 0)."""
-        return encode_pairs(draw)
 
     @property
     def _resultant(self) -> float:

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, get_args
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -10,8 +10,6 @@ from finetti.core.arguments import Floats, as_generator, as_vectors
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_whole
 from finetti.display.displayable import Displayable
-
-KeyLaw = Literal["normal", "sphere"]
 
 
 class Pairs(NamedTuple):
@@ -80,9 +78,11 @@ class LatentModel(Displayable, ABC):
     def integrate(self, posterior: Any, query: Any = None) -> Any:
         """∫ p(y | z) p(z | X) dz: the answer from the posterior alone, which is all it needs."""
 
-    @abstractmethod
     def encode(self, draw: WorldDraw) -> Encoded:
-        """The draw as arrays that a network reads."""
+        """The draw as arrays that a network reads; of pairs c and r side by side."""
+        keys, values = draw.tokens
+        mask = np.concatenate([draw.query, np.zeros((len(keys), values.shape[2]))], axis=1)
+        return Encoded(np.concatenate([keys, values], axis=2), mask, np.asarray(draw.answer, float))
 
     def predict(self, tokens: Any, query: Any = None) -> Any:
         """p(y | X): infer z, then integrate it out (3.1).
@@ -152,24 +152,3 @@ def refuse_query(query: Any, owner: str) -> None:
     if query is not None:
         advice = "The tokens of this world have no keys; the next one is predicted."
         raise bad_argument("query", owner, "None", type(query).__name__, advice)
-
-
-def encode_pairs(draw: WorldDraw) -> Encoded:
-    """Keys and values side by side; the mask token is the query beside zeros."""
-    keys, values = draw.tokens
-    mask = np.concatenate([draw.query, np.zeros((len(keys), values.shape[2]))], axis=1)
-    return Encoded(np.concatenate([keys, values], axis=2), mask, np.asarray(draw.answer, float))
-
-
-def check_key_law(law: Any, dimension: int, owner: str) -> None:
-    """Refuse a name that is none, and a sphere of two points."""
-    if law not in get_args(KeyLaw):
-        raise bad_argument("key_law", owner, '"normal" or "sphere"', repr(law))
-    if law == "sphere" and dimension < 2:
-        raise bad_argument("key_dimension", owner, "≥ 2 for keys on a sphere", dimension)
-
-
-def draw_keys(rng: np.random.Generator, law: KeyLaw, n: int, length: int, dimension: int) -> Floats:
-    """Independent keys (n, L, d): N(0, I), or uniform on the unit sphere."""
-    keys = rng.normal(size=(n, length, dimension))
-    return keys if law == "normal" else keys / np.linalg.norm(keys, axis=2, keepdims=True)

@@ -29,34 +29,25 @@ LETTERS = {"n_samples": "m", "context_length": "T"}
 Bounds = Mapping[str, Callable[[int], float | None] | Mapping[int, float]]
 
 
-def success_chart(
-    analysis: Analysis, context_lengths: Sequence[int] | None = None, log_x: bool = False
-) -> Chart:
+def success_chart(analysis: Analysis, log_x: bool = False) -> Chart:
     """Success rate against m: cells with Wilson's intervals, and the fitted curves (Figure 4).
 
     One panel per learner; the dashed line is the level of the critical sizes.
 
     Args:
         analysis: of a table of trials.
-        context_lengths: those to draw; all by default.
         log_x: logarithmic axis of m, as a search chooses them.
     """
-    wanted = list(context_lengths or []) or sorted(
-        analysis.success["context_length"].unique().tolist()
-    )
-    unknown = set(wanted) - set(analysis.success["context_length"])
-    if unknown:
-        raise bad_argument("context_lengths", "success_chart", "in the trials", sorted(unknown))
-    return _row([_success_panel(analysis, group, wanted, log_x) for group in analysis.laws])
+    return _row([_success_panel(analysis, group, log_x) for group in analysis.laws])
 
 
-def _success_panel(analysis: Analysis, group: Key, lengths: list[int], log_x: bool) -> Chart:
+def _success_panel(analysis: Analysis, group: Key, log_x: bool) -> Chart:
     import altair as alt
 
     cells = analysis.success
+    lengths = sorted(cells["context_length"].unique().tolist())
     for name, value in zip(analysis.by, group, strict=True):
         cells = cells[cells[name] == value]
-    cells = cells[cells["context_length"].isin(lengths)]
     names = {"context_length": "T", "n_samples": "m"}
     points = cells.rename(columns=names)[["T", "m", "trials", "rate", "low", "high"]]
     points = points.to_dict("records")
@@ -66,7 +57,7 @@ def _success_panel(analysis: Analysis, group: Key, lengths: list[int], log_x: bo
     lines = [
         {"T": key[-1], "m": float(m), "rate": float(p)}
         for key, curve in analysis.curves.items()
-        if key[:-1] == group and key[-1] in lengths
+        if key[:-1] == group
         for m, p in zip(grid, curve.probability(grid), strict=True)
     ]
     channels = color_channels(points, "T")
@@ -266,7 +257,6 @@ def training_chart(
     table: Frame,
     color: str = "n_samples",
     measures: Sequence[str] = ("loss", "accuracy"),
-    log_x: bool = False,
 ) -> Chart:
     """What the trials traced, against the training step: every run is a line (Figures 2 right, 3).
 
@@ -274,7 +264,6 @@ def training_chart(
         table: one row per run with ``trace``: ``study.table(details=True)`` of trials that trace.
         color: column that tells runs apart: n_samples, context_length or learner.
         measures: traced lists to draw, one panel each; losses on a logarithmic axis.
-        log_x: logarithmic axis of steps.
     """
     owner = "training_chart"
     for name in (color, "trace"):
@@ -293,7 +282,7 @@ def training_chart(
         if not records:
             advice = f'Run the trials with trace = ["{measure}"].'
             raise bad_argument("table", owner, f"traces of {measure}", "none", advice)
-        panels.append(_training_panel(records, color, measure, log_x))
+        panels.append(_training_panel(records, color, measure))
     return _row(panels)
 
 
@@ -304,7 +293,7 @@ def _thinned(steps: Sequence[int], values: Sequence[float]) -> list[tuple[int, f
     return pairs[::stride] if (len(pairs) - 1) % stride == 0 else [*pairs[::stride], pairs[-1]]
 
 
-def _training_panel(records: list[dict[str, Any]], color: str, measure: str, log_x: bool) -> Chart:
+def _training_panel(records: list[dict[str, Any]], color: str, measure: str) -> Chart:
     import altair as alt
 
     letter = LETTERS.get(color, color)
@@ -314,7 +303,7 @@ def _training_panel(records: list[dict[str, Any]], color: str, measure: str, log
     values = [each[measure] for each in records if not log_y or each[measure] > 0]
     steps = [each["step"] for each in records]
     base = alt.Chart(alt.Data(values=records)).encode(
-        x=axis_channel(alt.X, "step", "training step", log_x, steps),
+        x=axis_channel(alt.X, "step", "training step", False, steps),
         y=axis_channel(alt.Y, measure, TITLES.get(measure, measure), log_y, values),
         detail=alt.Detail(field="run"),
         **color_channels(records, letter, shapes=False),

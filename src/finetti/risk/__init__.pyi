@@ -1,7 +1,6 @@
 from .excess_risk import Estimate as Estimate
 from .excess_risk import ExcessRisk as ExcessRisk
 from .excess_risk import decompose as decompose
-from .lbfgs import minimize_smooth as minimize_smooth
 from .minimization import RiskMinimum as RiskMinimum
 from .minimization import empirical_risk as empirical_risk
 from .minimization import minimize_risk as minimize_risk
@@ -25,15 +24,9 @@ from .theorems.approximation_bound import ApproximationError as ApproximationErr
 from .theorems.approximation_bound import approximation_error as approximation_error
 from .theorems.context_table import ContextTable as ContextTable
 from .theorems.context_table import enumerate_contexts as enumerate_contexts
-from .theorems.context_table import largest_squares as largest_squares
-from .theorems.context_table import uniform_error as uniform_error
 from .theorems.generalization_bound import risk_bound as risk_bound
-from .theorems.minimax_fit import UniformFit as UniformFit
 from .theorems.minimax_fit import uniform_fit as uniform_fit
-from .theorems.norm_sums import NormSumMinimum as NormSumMinimum
-from .theorems.norm_sums import minimize_norms as minimize_norms
 from .theorems.parameter_box import ParameterBox as ParameterBox
-from .theorems.recovery_gap import LatentToValue as LatentToValue
 from .theorems.recovery_gap import RecoveryGap as RecoveryGap
 from .theorems.recovery_gap import recovery_gap as recovery_gap
 from .theorems.stationary_bound import OptimizationBound as OptimizationBound

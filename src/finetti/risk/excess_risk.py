@@ -93,11 +93,6 @@ class ExcessRisk(Displayable):
             "optimization": self.optimization,
         }
 
-    @property
-    def gap(self) -> float:
-        """E[ℓ(f̂)] − Ê[ℓ(f̂)]: how much better the network looks on its own sample."""
-        return self.excess.value + self.noise - self.train_risk
-
     def chart(self) -> Chart:
         """A waterfall: from 0 by the three parts to the excess risk."""
         labels = {"approximation": "approximation (≤)", "optimization": "optimization (≥)"}

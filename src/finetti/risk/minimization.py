@@ -20,15 +20,15 @@ from finetti.display.card import Card
 from finetti.display.displayable import Displayable
 from finetti.latent import Encoded
 from finetti.models.model import evaluate
-from finetti.risk.lbfgs import minimize_smooth
 from finetti.risk.networks.attention_network import AttentionNetwork
 from finetti.risk.networks.user_network import as_network, unwrapped
 from finetti.risk.parameters import flatten, redraw, unflatten
+from finetti.risk.solvers import minimize_smooth
 from finetti.training import Member, TrainingRun, adamw, train_cohort
 
 SequenceLoss = Callable[[Any, Any], Any]
 CHUNK = 4096  # sequences that one evaluation reads at a time
-CHECK_EVERY = 100
+FEWEST_STEPS, MOST_STEPS = 10, 100  # of one call of the training program
 
 
 def squared_loss(prediction: Any, target: Any) -> Any:
@@ -128,11 +128,21 @@ def minimize_risk(
         [Member(start, _float32(data), key) for start, key in zip(starts, keys, strict=True)],
         optimizer=rule,
         iterations=iterations,
-        check_every=next(step for step in range(CHECK_EVERY, 0, -1) if iterations % step == 0),
+        check_every=_steps_per_call(iterations),
         slots=slots,
         stream=_batches(batch_size) if batch_size is not None and batch_size < count else None,
     )
     return _chosen(runs, data, loss, polish)
+
+
+def _steps_per_call(iterations: int) -> int:
+    """The largest divisor up to `MOST_STEPS`; all steps if it is small, as that of a prime.
+
+    >>> _steps_per_call(300), _steps_per_call(7), _steps_per_call(1009)
+    (100, 7, 1009)
+    """
+    steps = next(each for each in range(MOST_STEPS, 0, -1) if iterations % each == 0)
+    return steps if steps >= FEWEST_STEPS else iterations
 
 
 def _chosen(

@@ -105,7 +105,7 @@ class Attention(nn.Module):
         self.batch_first, self.step = batch_first, step
         options: Any = {"device": device, "dtype": dtype}
         widths = embed_dim, kdim or embed_dim, vdim or embed_dim
-        self.widths = dict(zip(("query", "key", "value"), widths, strict=True))
+        self.widths: dict[str, int] = dict(zip(("query", "key", "value"), widths, strict=True))
         if widths == (embed_dim,) * 3:
             self.in_proj_weight = nn.Parameter(torch.empty(3 * embed_dim, embed_dim, **options))
         else:

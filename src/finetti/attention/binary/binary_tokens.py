@@ -14,7 +14,6 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
-from finetti.attention.binary.absorbed import as_multiplier, cls_part
 from finetti.attention.binary.binary_tables import BinaryTables
 from finetti.attention.networks.weights import promote
 from finetti.core.arrays import is_concrete
@@ -203,3 +202,26 @@ def _as_bits(bits: ArrayLike, length: int, dtype: Any, owner: str) -> Float[Arra
     if is_concrete(ones) and not bool(jnp.all((ones == 0) | (ones == 1))):
         raise bad_argument("bits", owner, "zeros and ones", "other values")
     return ones
+
+
+def cls_part(
+    e_cls: Float[Array, "n H"],
+    cls_values: Float[Array, "H v"],
+    cls_dropout: Float[Array, "m H"] | None,
+) -> Float[Array, "_ H v"]:
+    """[CLS]'s own term of the numerator; n is m or 1."""
+    if cls_dropout is not None:
+        e_cls = e_cls * cls_dropout
+    return e_cls[..., None] * cls_values[None]
+
+
+def as_multiplier(
+    value: ArrayLike | None, argument: str, owner: str, shape: tuple[int, ...], dtype: Any
+) -> Float[Array, "..."] | None:
+    """A dropout mask in the precision of the data."""
+    if value is None:
+        return None
+    array = as_array(value)
+    if array.shape != shape:
+        raise bad_argument(argument, owner, f"of shape {shape}", f"shape {array.shape}")
+    return array.astype(dtype)

@@ -3,9 +3,7 @@
 Under dropout on embeddings no two samples share a token. What is left to use: LayerNorm needs one
 number per token beside the token itself, and a sample's tokens fit into the cache. So samples are
 taken in blocks, masks are drawn again for the gradient instead of kept, and of all the (m, T, d)
-arrays none ever exists as a whole: an iteration costs its five thin products. Tokens that differ in
-any other way go through `absorbed.absorbed_attention`, which takes them as they are.
-"""
+arrays none ever exists as a whole: an iteration costs its five thin products."""
 
 import functools
 from typing import Any

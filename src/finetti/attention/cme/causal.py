@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 from finetti.attention.cme import system as linear
 from finetti.core.solves import posdef_factor
 from finetti.core.triangular import solve_lower
-from finetti.kernels.base import Kernel
+from finetti.kernels.kernel import Kernel
 
 
 class Prefixes(NamedTuple):

@@ -36,12 +36,11 @@ from finetti.attention.cme.route import (
     Ridge,
     Route,
     Wants,
-    kernel_grows,
     masked_rows,
 )
 from finetti.attention.contexts import ContextArrays
 from finetti.core.precision import float64_inside
-from finetti.kernels.base import Kernel
+from finetti.kernels.kernel import Kernel
 
 # Estimated rounding of an answer, relative to the largest value, up to which float32 answers.
 MAX_ROUNDING = 1.5e-5
@@ -69,9 +68,11 @@ class CheckedRoute(Route):
             return "cannot take a mask per query: every query would be a system of its own."
         if call.wants != "mean":
             return "gives the mean only: weights and variances need a solve per query."
-        if kernel_grows(call.kernel, call.d_k):
-            name = type(call.kernel).__name__
+        name = type(call.kernel).__name__
+        if call.kernel.grows:
             return f"needs a kernel of bounded growth, and {name} grows exponentially."
+        if call.kernel.has_noise:
+            return f"needs a kernel without White noise; give {name}'s as the ridge."
         return ""
 
     def read(

@@ -6,7 +6,7 @@ from finetti.attention.cme import causal
 from finetti.attention.cme import system as linear
 from finetti.attention.cme.route import Answer, Call, Cost, Ridge, Route, Wants, masked_rows
 from finetti.attention.contexts import ContextArrays
-from finetti.kernels.base import Kernel
+from finetti.kernels.kernel import Kernel
 
 
 class Cholesky(Route):

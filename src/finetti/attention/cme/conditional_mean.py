@@ -28,9 +28,8 @@ from finetti.attention.contexts import (
 from finetti.core.arrays import check_positive, has_infinity, has_nan
 from finetti.core.errors import InputError, bad_argument, warn_user
 from finetti.core.precision import float64_inside
-from finetti.kernels.base import Kernel, check_kernel
+from finetti.kernels.kernel import Kernel, check_kernel, written_parameter
 from finetti.kernels.rbf import RBF
-from finetti.kernels.similarity import written_parameter
 
 DEFAULT_RIDGE = 0.1
 PER_QUERY_COST = (

@@ -13,7 +13,6 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
 
 from finetti.attention.cme.conditional_mean import ConditionalMean
-from finetti.attention.cme.route import kernel_grows
 from finetti.attention.decode_state import DecodeState, Double, as_token, batched, join, split
 from finetti.core.arrays import is_concrete
 from finetti.core.errors import InputError, bad_argument
@@ -80,11 +79,11 @@ def factor_prompt(
 ) -> DecodeCache:
     """The cache of a prompt (\\*batch, L, d_k), with room for ``capacity`` keys in all."""
     owner = "start_decoding"
-    length, d_k = keys.shape[-2:]
+    length = keys.shape[-2]
     capacity = as_whole(capacity, "capacity", owner)
     if capacity < length:
         raise bad_argument("capacity", owner, f"at least the {length} keys given", capacity)
-    if kernel_grows(module.kernel, d_k):
+    if module.kernel.grows:
         raise InputError(
             f"{owner} needs a kernel of bounded growth, because the scale of a cached factor "
             "cannot change. Use RBF, Matern, Linear or Polynomial, or their combinations."

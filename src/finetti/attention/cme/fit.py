@@ -23,7 +23,7 @@ from finetti.display.card import Card, Table
 from finetti.display.charts.line_charts import Chart, line_chart
 from finetti.display.displayable import Displayable
 from finetti.display.progress import Progress
-from finetti.kernels.base import Kernel
+from finetti.kernels.kernel import Kernel
 from finetti.kernels.rbf import RBF
 
 PROFILE_POINTS = 21

@@ -8,7 +8,7 @@ from jaxtyping import Array, Bool, Float
 
 from finetti.core.products import transposed_product
 from finetti.core.solves import at_least_floor
-from finetti.kernels.base import Kernel
+from finetti.kernels.kernel import Kernel
 
 # Entries of a block: 8 MB in float32, about what stays near the cores. In float64 2 MB: it
 # is the rare branch, and a program that allocates more than 32 MB pays for fresh pages every time.

@@ -18,7 +18,7 @@ from finetti.attention.cme.route import Call, Cost
 from finetti.attention.contexts import ContextArrays
 from finetti.core import lapack
 from finetti.core.block_cg import Operator, conjugate_gradients
-from finetti.kernels.base import Kernel
+from finetti.kernels.kernel import Kernel
 
 # Above this length a factor takes gigabytes.
 MIN_KEYS = 16_385

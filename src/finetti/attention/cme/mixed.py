@@ -14,7 +14,7 @@ from finetti.attention.contexts import ContextArrays
 from finetti.core import block_tree, lapack
 from finetti.core.solves import first_that_factors
 from finetti.core.triangular import solve_factored
-from finetti.kernels.base import Kernel
+from finetti.kernels.kernel import Kernel
 
 # Below this length float64 costs next to nothing.
 MIN_KEYS = 256

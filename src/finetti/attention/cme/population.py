@@ -11,7 +11,7 @@ from finetti.core.errors import InputError, bad_argument
 from finetti.core.numbers import as_positive
 from finetti.core.precision import float64
 from finetti.core.spectra import spectral_dimension
-from finetti.kernels.base import Kernel, check_kernel
+from finetti.kernels.kernel import Kernel, check_kernel
 from finetti.kernels.rbf import RBF
 
 

@@ -16,7 +16,7 @@ from finetti.attention.cme.route import Answer, Call, Cost, Ridge, Route, Wants,
 from finetti.attention.contexts import ContextArrays
 from finetti.core.solves import posdef_factor, posdef_solve
 from finetti.core.triangular import solve_lower
-from finetti.kernels.base import Kernel
+from finetti.kernels.kernel import Kernel
 
 # Positions that one step of the causal form takes.
 CHUNK_LENGTH = 128

@@ -16,7 +16,7 @@ from finetti.core.precision import float64
 from finetti.core.spectra import spectral_dimension
 from finetti.display.card import Card
 from finetti.display.displayable import Displayable
-from finetti.kernels.base import Kernel, check_kernel
+from finetti.kernels.kernel import Kernel, check_kernel
 from finetti.kernels.rbf import RBF
 
 Method = Literal["marginal_likelihood", "gcv"]
@@ -150,18 +150,11 @@ def effective_dimension(
     """
     check_positive(ridge_per_token, "ridge_per_token", "effective_dimension")
     keys = np.asarray(keys)
-    spectra = key_spectra("effective_dimension", keys, mask, RBF() if kernel is None else kernel)
-    dimensions = [spectral_dimension(s, len(s) * ridge_per_token) for s in spectra]
+    kernel = RBF() if kernel is None else kernel
+    spectra = _spectra("effective_dimension", keys, np.zeros((*keys.shape[:-1], 1)), mask, kernel)
+    eigenvalues = (spectrum.eigenvalues for spectrum in spectra)
+    dimensions = [spectral_dimension(each, len(each) * ridge_per_token) for each in eigenvalues]
     return np.reshape(dimensions, keys.shape[:-2])
-
-
-def key_spectra(
-    owner: str, keys: ArrayLike, mask: ArrayLike | None, kernel: Kernel
-) -> list[np.ndarray]:
-    """The eigenvalues of every context's Gram matrix, of its unmasked keys."""
-    keys = np.asarray(keys)
-    spectra = _spectra(owner, keys, np.zeros((*keys.shape[:-1], 1)), mask, kernel)
-    return [spectrum.eigenvalues for spectrum in spectra]
 
 
 def _spectra(

@@ -3,12 +3,11 @@
 import abc
 from typing import Literal, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, DTypeLike, Float
 
 from finetti.attention.contexts import ContextArrays
-from finetti.kernels.base import Kernel
+from finetti.kernels.kernel import Kernel
 
 Wants = Literal["mean", "posterior", "weights"]
 
@@ -94,12 +93,6 @@ class Route(abc.ABC):
         self, kernel: Kernel, ridge: Ridge, context: ContextArrays, wants: Wants, prefix: int | None
     ) -> Answer:
         """One context. With ``prefix``, the period of the queries' positions, it is causal."""
-
-
-def kernel_grows(kernel: Kernel, d_k: int) -> bool:
-    """Whether the kernel has an exponential part, so that it must be evaluated in log space."""
-    token = jax.ShapeDtypeStruct((1, d_k), jnp.float32)
-    return jax.eval_shape(kernel.growth, token, token) is not None
 
 
 def masked_rows(rows: Float[Array, "L d"], mask: Bool[Array, "L"] | None) -> Float[Array, "L d"]:

@@ -19,7 +19,7 @@ from finetti.core.precision import float64_inside
 from finetti.core.solves import Status, condition_number, solve_status
 from finetti.display.card import Card
 from finetti.display.displayable import Displayable
-from finetti.kernels.base import Kernel
+from finetti.kernels.kernel import Kernel
 
 
 class CMESolution(Displayable, eqx.Module):

@@ -1,20 +1,19 @@
 """The linear system behind conditional-mean attention, scaled so that no kernel overflows it.
 
 With D = diag(e^{a_ℓ}) the system (K + λI)w = K(K, q) is solved as A x = e^{−c} D⁻¹K(K, q),
-A = D⁻¹(K + Λ)D⁻¹, w = e^{c} D⁻¹x. For kernels of bounded growth a = 0 and c = 0; the exponential
-kernel takes a_ℓ = ½ log K(k_ℓ, k_ℓ), so that A has a unit diagonal however long the keys are.
+A = D⁻¹(K + Λ)D⁻¹, w = e^{c} D⁻¹x. Kernels that do not grow exponentially have a = 0 and
+c = 0; others take a_ℓ = ½ log K(k_ℓ, k_ℓ), so that A has a unit diagonal however long the keys are.
 """
 
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from finetti.attention.cme.route import Ridge, masked_rows
 from finetti.attention.contexts import ContextArrays
 from finetti.core.solves import at_least_floor, gaussian_log_density, posdef_solve
-from finetti.kernels.base import Kernel
+from finetti.kernels.kernel import Kernel
 
 # Beyond e^±345 (1e150) a product of two entries leaves float64; answers saturate there.
 _MAX_ENTRY = 1e150
@@ -53,15 +52,13 @@ def build(
     which float64 cannot tell the matrix from a singular one.
     """
     length, dimension = keys.shape
-    growth = kernel.growth(keys, keys)
-    if growth is None:
-        log_scale, gram = None, kernel.gram(keys)
-        noise = jnp.broadcast_to(ridge, (length,))
-    else:
-        log_scale = 0.5 * jnp.diagonal(growth)
-        gram = kernel.scaled_gram(keys, keys, log_scale[:, None] + log_scale[None, :])
+    if _needs_logarithms(kernel):
+        log_scale = 0.5 * kernel.log_diagonal(keys)
+        gram = jnp.exp(kernel.log_gram(keys) - log_scale[:, None] - log_scale[None, :])
         noise = ridge * jnp.exp(-2.0 * log_scale)
-    gram = jnp.clip(gram, -_MAX_ENTRY, _MAX_ENTRY)
+    else:
+        log_scale, gram = None, _limited(kernel, kernel.gram(keys))
+        noise = jnp.broadcast_to(ridge, (length,))
     raised = at_least_floor(noise, jnp.diagonal(gram), dimension)
     floored = noise < raised
     noise = raised
@@ -81,17 +78,15 @@ def cross(
     kernel, keys = system.kernel, system.keys
     if system.mask is not None:
         visible = system.mask[:, None] if visible is None else visible & system.mask[:, None]
-    growth = kernel.growth(keys, query)
-    if growth is None or system.log_scale is None:
-        log_scale, columns = None, kernel.gram(keys, query)
+    if system.log_scale is None:
+        log_scale, columns = None, _limited(kernel, kernel.gram(keys, query))
     else:
-        reach = growth - system.log_scale[:, None]
+        reach = kernel.log_gram(keys, query) - system.log_scale[:, None]
         if visible is not None:
             reach = jnp.where(visible, reach, -jnp.inf)
         highest = jnp.max(reach, axis=0)
         log_scale = jnp.where(jnp.isfinite(highest), highest, 0.0)
-        columns = kernel.scaled_gram(keys, query, system.log_scale[:, None] + log_scale[None, :])
-    columns = jnp.clip(columns, -_MAX_ENTRY, _MAX_ENTRY)
+        columns = jnp.exp(reach - log_scale[None, :])
     if visible is not None:
         columns = jnp.where(visible, columns, 0.0)
     return Cross(columns, log_scale)
@@ -104,7 +99,7 @@ def solve_mean(
     if system.log_scale is None and values.shape[1] <= query.shape[0]:
         # Masked values are zero and their rows decoupled, so their coefficients are zero too.
         coefficients, _, _ = posdef_solve(system.matrix, values)
-        rows = jnp.clip(system.kernel.gram(query, system.keys), -_MAX_ENTRY, _MAX_ENTRY)
+        rows = _limited(system.kernel, system.kernel.gram(query, system.keys))
         return rows @ coefficients
     return solve_weights(system, cross(system, query))[0].T @ values
 
@@ -139,28 +134,28 @@ def remaining_variance(
     """K(q, q) less what the keys explain (in units e^{2c}), never below 0."""
     if right.log_scale is None:
         return jnp.maximum(jnp.clip(kernel.diagonal(query), 0.0, _MAX_ENTRY) - explained, 0.0)
-    # In units of K(q, q)'s own growth e^g, which is at least e^{2c} (Cauchy–Schwarz).
-    growth, prior = _diagonal_in_units(kernel, query)
-    share = explained * jnp.exp(jnp.minimum(2.0 * right.log_scale - growth, _MAX_LOG))
-    rest = jnp.maximum(prior - share, 0.0)
-    fits = growth + jnp.log(rest) <= _LARGEST_LOG
+    # In units of K(q, q) = e^g, which is at least e^{2c} (Cauchy–Schwarz).
+    log_prior = kernel.log_diagonal(query)
+    share = explained * jnp.exp(jnp.minimum(2.0 * right.log_scale - log_prior, _MAX_LOG))
+    rest = jnp.maximum(1.0 - share, 0.0)
+    fits = log_prior + jnp.log(rest) <= _LARGEST_LOG
     # By its root, which does not overflow before the variance does. Where that does, its gradient
     # is 0: infinity times the cotangent 0 of an answer that nobody uses would be NaN.
-    root = jnp.exp(0.5 * jnp.where(fits & (rest > 0), growth, 0.0))
+    root = jnp.exp(0.5 * jnp.where(fits & (rest > 0), log_prior, 0.0))
     return jnp.where((rest > 0) & ~fits, jnp.inf, root * rest * root)
 
 
-def _diagonal_in_units(
-    kernel: Kernel, query: Float[Array, "Q d_k"]
-) -> tuple[Float[Array, "Q"], Float[Array, "Q"]]:
-    """g and K(q, q)e^{−g}, query by query: the whole Q×Q matrix for its diagonal would be waste."""
+def _needs_logarithms(kernel: Kernel) -> bool:
+    """Whether Gram matrices are computed from logarithms."""
+    return kernel.grows and kernel.is_positive
 
-    def one(token: Array) -> tuple[Array, Array]:
-        growth = kernel.growth(token[None], token[None])
-        assert growth is not None
-        return growth[0, 0], kernel.scaled_gram(token[None], token[None], growth)[0, 0]
 
-    return jax.vmap(one)(query)
+def _limited(kernel: Kernel, gram: Float[Array, "L M"]) -> Float[Array, "L M"]:
+    """A Gram matrix within ±1e150. Larger entries of a kernel that grows exponentially and changes
+    sign are NaN: it has no logarithm, and any number in their place would be a wrong answer."""
+    if kernel.grows:
+        return jnp.where(jnp.abs(gram) <= _MAX_ENTRY, gram, jnp.nan)
+    return jnp.clip(gram, -_MAX_ENTRY, _MAX_ENTRY)
 
 
 def log_likelihood(kernel: Kernel, ridge: Ridge, context: ContextArrays) -> Float[Array, ""]:

@@ -11,7 +11,7 @@ from finetti.attention.fast_weights.base import FastWeights
 from finetti.attention.fast_weights.chunks import CHUNK_LENGTH, Rule
 from finetti.core.errors import UnsupportedError
 from finetti.core.numbers import as_whole
-from finetti.kernels.base import Kernel, check_kernel
+from finetti.kernels.kernel import Kernel, check_kernel
 from finetti.kernels.linear import Linear
 
 

@@ -26,7 +26,7 @@ class Variable:
 
 
 @dataclass(frozen=True)
-class Constant:
+class TruthValue:
     """0 or 1."""
 
     value: bool
@@ -68,14 +68,14 @@ class Gate:
         return self.written(map(str, self.children))
 
 
-Node = Variable | Constant | Negation | Gate
+Node = Variable | TruthValue | Negation | Gate
 
 
 def evaluate(node: Node, columns: Mapping[int, NDArray[Any]], size: int) -> NDArray[np.bool_]:
     """The value of the tree at ``size`` inputs; ``columns[i]`` holds their bits at index i."""
     if isinstance(node, Variable):
         return columns[node.index].astype(bool)
-    if isinstance(node, Constant):
+    if isinstance(node, TruthValue):
         return np.full(size, node.value)
     if isinstance(node, Negation):
         return ~evaluate(node.child, columns, size)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from finetti.bounds.covering.dudley import Dudley, dudley_quadrature
-from finetti.bounds.covering.linear import LOG_4, LOG_36, log_points_factor
+from finetti.bounds.covering.linear import log_log_linear_cover
 from finetti.bounds.value import Term, summed
 from finetti.core.errors import bad_argument
 from finetti.core.logspace import log_sum
@@ -81,11 +81,13 @@ class Composition:
         return float(log_sum(self.log_costs * (2 / 3)))
 
     @cached_property
-    def _log_outputs(self) -> NDArray[np.float64]:
+    def log_outputs(self) -> NDArray[np.float64]:
+        """log d_j."""
         return np.array([math.log(matrix.outputs) for matrix in self.matrices])
 
     @cached_property
-    def _log_points(self) -> NDArray[np.float64]:
+    def log_points(self) -> NDArray[np.float64]:
+        """log N_j."""
         return np.array([matrix.log_points for matrix in self.matrices])
 
     def log_parts(self, log_resolution: ArrayLike, smooth: bool = False) -> NDArray[np.float64]:
@@ -94,9 +96,9 @@ class Composition:
         costs, gamma = self.log_costs, self.log_gamma
         if gamma == -math.inf:  # nothing is trained, or nothing reaches the output
             return finer * 0 + costs
-        inside = LOG_4 + gamma + costs / 3 - self._log_outputs / 2 + finer
-        factor = log_points_factor(inside, self._log_points, smooth)
-        return LOG_36 + 2 * (gamma + finer) + costs * (2 / 3) + factor
+        # The part c^{2/3}/γ of ε leaves c^{1/3}γ/ε of c/ε.
+        ratio = gamma + costs / 3 + finer
+        return log_log_linear_cover(ratio, self.log_outputs, self.log_points, smooth)
 
     def log_log_cover(self, log_resolution: ArrayLike, smooth: bool = False) -> Any:
         """log log N_∞ at ε; for any number of log ε."""

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import optimize
+import scipy
 
 from finetti.bounds.bound import Bound
 from finetti.bounds.sample import Sample
-from finetti.bounds.value import BoundValue, Term, exp_of, log_of, split_in_proportion, summed
+from finetti.bounds.value import BoundValue, Term, log_of, split_in_proportion, summed
 from finetti.core.forms import Form, check_form
 from finetti.core.logspace import log_add, log_subtract, log_sum
 from finetti.core.numbers import smallest_of
@@ -50,7 +50,7 @@ def best_resolution(log_log_cover: Cover, log_range: float, log_samples: float) 
         step *= 2
         if step > 1e9:  # a finite class: its covering number stops growing
             return log_range - 745.0
-    root = optimize.root_scalar(
+    root = scipy.optimize.root_scalar(
         lambda u: float(log_log_cover(u)) - target,
         bracket=(log_range - step, log_range),
         method="brentq",
@@ -139,30 +139,18 @@ def dudley_closed(log_constant: float, log_range: float, log_samples: float) -> 
     return log_range + smallest_of(0.0, LOG_12 + math.log1p(log_x - LOG_3) - log_x)
 
 
-def signed_dudley_printed(
-    log_constant: float, log_range: float, log_samples: float
-) -> tuple[float, int]:
+def dudley_printed(log_constant: float, log_range: float, log_samples: float) -> tuple[float, int]:
     """log|y| and the sign of y = √(C_F/m)(1 + log(A√(m/C_F))), up to a constant
 
     A.3, edelman2022, as printed: negative for A√(m/C_F) < 1/e (erratum 12).
 
-    >>> signed_dudley_printed(log_constant=4.0, log_range=0.0, log_samples=0.0)
+    >>> dudley_printed(log_constant=4.0, log_range=0.0, log_samples=0.0)
     (2.0, -1)
     """
     if -math.inf in (log_constant, log_range):
         return -math.inf, 1
     log_x = log_range + (log_samples - log_constant) / 2
     return log_of(abs(1 + log_x)) + log_range - log_x, 1 if log_x >= -1 else -1
-
-
-def dudley_printed(log_constant: float, log_range: float, log_samples: float) -> float:
-    """The printed closed form as a number, which may have any sign.
-
-    >>> round(dudley_printed(log_constant=4.0, log_range=0.0, log_samples=0.0), 6)     # −e²
-    -7.389056
-    """
-    log_size, sign = signed_dudley_printed(log_constant, log_range, log_samples)
-    return sign * exp_of(log_size)
 
 
 TOO_RICH = "The class is too rich for this sample: its complexity is the largest possible."
@@ -211,8 +199,11 @@ def gap_terms(
     return summed([*split, confidence])
 
 
-def printed_gap(bound: Bound, sample: Sample, log_size: float, sign: int) -> BoundValue:
-    """4L·y + 2b√(log(1/δ)/2m), for the log |y| and sign of `signed_dudley_printed`."""
+def printed_gap(
+    bound: Bound, sample: Sample, log_constant: float, log_range: float, log_samples: float
+) -> BoundValue:
+    """4L·y + 2b√(log(1/δ)/2m), y of `dudley_printed`."""
+    log_size, sign = dudley_printed(log_constant, log_range, log_samples)
     complexity = math.log(4) + log_of(sample.loss_lipschitz) + log_size
     confidence = log_confidence(sample, "printed")
     name = "complexity" if sign > 0 else "complexity, negative"

@@ -6,9 +6,10 @@ a + 1, for integrals and root finding.
 """
 
 import math
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from finetti.core.logspace import log_add, log_binomial
 
@@ -36,31 +37,27 @@ def log_points_factor(
     return np.log(log_add(log_count, np.zeros_like(log_count)))
 
 
-def log_log_vector_cover(
-    log_norm: float,
-    log_input: float,
-    log_resolution: float,
-    log_points: float,
-    smooth: bool = False,
-) -> float:
-    """log log N_∞ of linear functionals: `VectorCovering`."""
-    log_ratio = log_norm + log_input - log_resolution
-    return float(LOG_36 + 2 * log_ratio + log_points_factor(LOG_4 + log_ratio, log_points, smooth))
+def log_log_linear_cover(
+    log_ratio: ArrayLike, log_outputs: ArrayLike, log_points: ArrayLike, smooth: bool = False
+) -> Any:
+    """log log N_∞ of linear maps of d₂ columns, each covered at ε/√d₂        Lemma 4.5, edelman2022
 
+        log N_∞ ≤ 36 (c/ε)² log(2⌈4c/(√d₂ ε) + 2⌉N + 1),   c = d₂B_∞B_X
 
-def log_log_matrix_cover(
-    log_column_norm: float,
-    log_outputs: float,
-    log_input: float,
-    log_resolution: float,
-    log_points: float,
-    smooth: bool = False,
-) -> float:
-    """log log N_∞ of linear maps, each column at resolution ε/√d₂: `LinearMapCovering`."""
-    column = log_resolution - log_outputs / 2
-    return log_outputs + log_log_vector_cover(
-        log_column_norm, log_input, column, log_points, smooth
-    )
+    For d₂ = 1 it is Lemma A.10, edelman2022 (Zhang 2002, Theorem 4).
+
+    Args:
+        log_ratio: log(c/ε).
+        log_outputs: log d₂.
+        log_points: log N.
+        smooth: as above.
+
+    >>> round(math.exp(log_log_linear_cover(math.log(10.0), 0.0, math.log(1e4))), 6)
+    49108.170101
+    """
+    ratio = np.asarray(log_ratio, dtype=np.float64)
+    inside = LOG_4 + ratio - np.asarray(log_outputs) / 2
+    return LOG_36 + 2 * ratio + log_points_factor(inside, np.asarray(log_points), smooth)
 
 
 def log_log_refined_cover(

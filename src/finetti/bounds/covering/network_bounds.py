@@ -12,7 +12,6 @@ from finetti.bounds.covering.dudley import (
     Dudley,
     gap_terms,
     printed_gap,
-    signed_dudley_printed,
 )
 from finetti.bounds.covering.radius_grid import Strata, Stratified
 from finetti.bounds.sample import Sample
@@ -178,7 +177,7 @@ class NetworkGap(NetworkBound):
         cover: Any = self.composed(self.functions, sample)
         log_constant = cover.log_scaling(0.0, log_log_points(sample))
         logs = log_constant, self.log_range(self.functions, sample), sample.log_samples
-        return printed_gap(self, sample, *signed_dudley_printed(*logs))
+        return printed_gap(self, sample, *logs)
 
 
 @lru_cache(maxsize=32)

@@ -1,7 +1,7 @@
 """After training: which class? Radii on a grid that was fixed before, and what they cost."""
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -61,19 +61,15 @@ class Strata(Checked):
         start: B₀, chosen before training.
         ratio: c.
 
-    >>> found = Strata().round_norms({"W_V": 0.95, "W_C": 1.05})
-    >>> found.rounded, [radius.index for radius in found.radii]
-    ({'W_V': 1.0, 'W_C': 1.1}, [0, 1])
-    >>> round(found.post_hoc, 6)                                    # 2 log κ + 2 log 2
+    >>> radii = tuple(map(Strata().radius, (0.95, 1.05)))
+    >>> [radius.value for radius in radii], [radius.index for radius in radii]
+    ([1.0, 1.1], [0, 1])
+    >>> round(Stratified(None, radii).post_hoc, 6)                  # 2 log κ + 2 log 2
     3.043283
     """
 
     start: float = checked(as_positive, 1.0)
     ratio: float = checked(real("a number > 1", lambda c: 1 < c < math.inf), 1.1)
-
-    def weight(self, index: int) -> float:
-        """1/(κ(|j| + 1)²)."""
-        return 1 / (KAPPA * (abs(index) + 1) ** 2)
 
     def radius(self, norm: float, name: str = "norm") -> Radius:
         """The smallest point of the grid that is not below ``norm``."""
@@ -84,11 +80,6 @@ class Strata(Checked):
         while (value := self.start * self.ratio**index) < norm:
             index += 1
         return Radius(name, norm, value, index)
-
-    def round_norms(self, norms: Mapping[str, float]) -> Stratified[dict[str, float]]:
-        """Every norm by name."""
-        radii = tuple(self.radius(norm, name) for name, norm in norms.items())
-        return Stratified({each.name: each.value for each in radii}, radii)
 
     def round_class(
         self, described: Described, fixed: Collection[str] = ()

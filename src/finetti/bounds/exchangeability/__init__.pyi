@@ -2,9 +2,7 @@ from .conditional_mean_error import ConditionalMeanError as ConditionalMeanError
 from .generalization_error import FullTransformerGap as FullTransformerGap
 from .generalization_error import TransformerComplexity as TransformerComplexity
 from .generalization_error import TransformerRisk as TransformerRisk
-from .layer_coverings import FeedForwardCovering as FeedForwardCovering
 from .layer_coverings import FullTransformerCovering as FullTransformerCovering
-from .layer_coverings import HeadsCovering as HeadsCovering
 from .residual_class import FullHeadNorms as FullHeadNorms
 from .residual_class import FullLayerNorms as FullLayerNorms
 from .residual_class import FullTransformer as FullTransformer

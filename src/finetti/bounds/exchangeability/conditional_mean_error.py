@@ -1,35 +1,12 @@
 """Proposition 4.1: how far CME attention is from the conditional mean it estimates."""
 
 import math
-from typing import Any, ClassVar
-
-import numpy as np
+from typing import ClassVar
 
 from finetti.bounds import description as fields
 from finetti.bounds.bound import Bound
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of, summed
-from finetti.core.arrays import check_finite
-from finetti.core.errors import bad_argument
-from finetti.core.numbers import as_positive
-from finetti.core.spectra import spectral_dimension
-
-
-def _gram_dimension(gram: Any, ridge: float, owner: str) -> float:
-    """Γ̂(λ) = tr(G(G + LλI)⁻¹) of L keys' Gram matrix: about tr((C + λI)⁻¹C)      B.4, zhang2022
-
-    `finetti.attention.effective_dimension` has it of the keys themselves.
-    """
-    matrix = np.asarray(gram, dtype=np.float64)
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
-        raise bad_argument("gram", owner, "a square matrix", f"shape {matrix.shape}")
-    check_finite(matrix, "gram", owner)
-    as_positive(ridge, "ridge", owner)
-    spectrum = np.linalg.eigvalsh((matrix + matrix.T) / 2)
-    if spectrum[0] < -1e-8 * abs(spectrum).max():
-        got = f"the eigenvalue {spectrum[0]:.4g}"
-        raise bad_argument("gram", owner, "positive semi-definite, as a Gram matrix is", got)
-    return spectral_dimension(spectrum, len(matrix) * ridge)
 
 
 def log_mean_deviation(
@@ -59,7 +36,7 @@ class ConditionalMeanError(Bound):
 
     Args:
         ridge: λ.
-        effective_dimension: Γ(λ); `from_keys` estimates it.
+        effective_dimension: Γ(λ); `finetti.attention.effective_dimension` estimates it from keys.
         value_norm: the longest value, ‖v‖.
         source_norm: ‖h‖ in the kernel's space, where E[V|K=·] = C_KK h.
 
@@ -91,15 +68,6 @@ class ConditionalMeanError(Bound):
     effective_dimension: float = fields.norm(1.0)
     value_norm: float = fields.norm(1.0)
     source_norm: float = fields.norm(1.0)
-
-    @classmethod
-    def from_keys(cls, gram: Any, ridge: float, **others: Any) -> "ConditionalMeanError":
-        """With the effective dimension Γ̂(λ) of the Gram matrix of keys.
-
-        >>> ConditionalMeanError.from_keys(np.eye(4), 0.25).effective_dimension
-        2.0
-        """
-        return cls(ridge, _gram_dimension(gram, ridge, f"{cls.__name__}.from_keys"), **others)
 
     @property
     def log_bias(self) -> float:

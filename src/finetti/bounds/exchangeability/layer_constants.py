@@ -26,6 +26,11 @@ class HeadConstants:
     skip: float  # 1 if the tokens are added to what the heads give, else 0
 
     @property
+    def deviation(self) -> LogNumber:
+        """How far the heads move when every matrix moves by its mixed norm (Lemma C.12)."""
+        return self.reach * (self.values + self.scores)
+
+    @property
     def growth(self) -> LogNumber:
         """ω̃ = 1 + ω^v; without the 1 if there is no skip."""
         return self.value_norm + self.skip
@@ -45,6 +50,11 @@ class LayerConstants:
     inner: LogNumber  # α^σR^x, the size of A^x
     outer: LogNumber  # α^xR^σ, that of A^σ
     heads: HeadConstants  # at tokens as long as α̃_tR_t; printed R_t (erratum 6)
+
+    @property
+    def deviation(self) -> LogNumber:
+        """How far the feed-forward part moves when both matrices do so (Lemma C.10)."""
+        return (self.inner + self.outer) * self.radius
 
 
 def head_norms(layer: FullLayerNorms) -> tuple[list[LogNumber], ...]:

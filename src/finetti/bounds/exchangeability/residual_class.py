@@ -10,7 +10,7 @@ from finetti.bounds import description as fields
 from finetti.bounds.description import BoundSettings
 from finetti.bounds.exchangeability.token_norms import matrix_norms
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import as_norm, as_whole
+from finetti.core.numbers import as_norm
 
 
 class FullHeadNorms(fields.Description):
@@ -26,12 +26,6 @@ class FullHeadNorms(fields.Description):
     query_mixed_norm: float = fields.norm(1.0, like="query_norm")
     key_mixed_norm: float = fields.norm(1.0, like="key_norm")
     value_mixed_norm: float = fields.norm(1.0, like="value_norm")
-
-
-def _as_parts(value: Any, name: str, owner: str) -> tuple[Any, ...]:
-    if not tuple(value):
-        raise bad_argument(name, owner, f"at least one {name[:-1]}", "none")
-    return tuple(value)
 
 
 def _outer(name: str, default: Any, **metadata: Any) -> Any:
@@ -58,9 +52,7 @@ class FullLayerNorms(fields.Description):
         attention_skip: whether X̄ is added.
     """
 
-    heads: tuple[FullHeadNorms, ...] = fields.parts(
-        FullHeadNorms, "paper E", _as_parts, (FullHeadNorms(),)
-    )
+    heads: tuple[FullHeadNorms, ...] = fields.parts(FullHeadNorms, "paper E", (FullHeadNorms(),))
     inner_norm: float = fields.norm(1.0)
     outer_norm: float | None = _outer("outer_norm", 1.0)
     inner_mixed_norm: float = fields.norm(1.0, like="inner_norm")
@@ -129,11 +121,9 @@ class FullTransformer(fields.Description):
     """
 
     dimension: int = fields.size("width")
-    hidden_dimension: int = fields.setting(
-        check=as_whole, read=lambda settings, name, _: settings.value(name, settings.width)
-    )
+    hidden_dimension: int = fields.width_or_own()
     head_dimension: int = fields.size("head_width")
-    layers: tuple[FullLayerNorms, ...] = fields.parts(FullLayerNorms, "paper E", _as_parts)
+    layers: tuple[FullLayerNorms, ...] = fields.parts(FullLayerNorms, "paper E")
     bandwidth: float | None = fields.number(None)
 
     @classmethod
@@ -176,7 +166,8 @@ class FullTransformer(fields.Description):
         6.0
         """
         owner = "FullTransformer.from_arrays"
-        layers = _as_parts(layers, "layers", owner)
+        if not layers:
+            raise bad_argument("layers", owner, "at least one layer", "none")
         width, sizes = np.shape(layers[0]["inner"])[0], []
         for layer in layers:
             inner, query, value = (np.shape(layer[name]) for name in ("inner", "query", "value"))

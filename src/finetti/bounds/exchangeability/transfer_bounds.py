@@ -139,13 +139,6 @@ class TransferApproximation(ApproximationBound):
     aggregation_error: float = fields.norm(1.0)
     condition_number: float = fields.norm(1.0)
 
-    @classmethod
-    def from_arrays(
-        cls, downstream: Any, pretrained: Any, **errors: Any
-    ) -> "TransferApproximation":
-        """With μ of the two heads W_DS and W_SSL."""
-        return cls(condition_number=transfer_condition_number(downstream, pretrained), **errors)
-
     def _evaluate(self, sample: Sample) -> BoundValue:
         outer, inner = (3.0, 6.0) if self.form == "derived" else (1.0, 1.0)
         mu = LogNumber.from_float(self.condition_number)

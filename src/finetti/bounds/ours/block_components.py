@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any, Literal
 
 from finetti.bounds import description as fields
-from finetti.bounds.description import checked, one_of
+from finetti.bounds.description import all_are, checked, one_of
 from finetti.bounds.ours.cover_allocation import ChainedWeights
 from finetti.bounds.ours.weight_classes import GainWeights, MatrixWeights, RowWeights, WeightClass
 from finetti.core.errors import bad_argument
@@ -114,18 +114,6 @@ def weights(kind: type[WeightClass], optional: bool = False) -> Any:
     return checked(check, None) if optional else checked(check)
 
 
-def several(kind: type, wanted: str = "") -> Any:
-    """A field that holds a tuple of this kind, of one entry at least."""
-
-    def check(value: Any, name: str, owner: str) -> tuple[Any, ...]:
-        entries = tuple(value)
-        if not entries or not all(isinstance(each, kind) for each in entries):
-            raise bad_argument(name, owner, wanted or f"one {kind.__name__} or more", entries)
-        return entries
-
-    return checked(check)
-
-
 def activation() -> Any:
     """A field that holds the name of an activation."""
     return checked(one_of(*SLOPES), "gelu")
@@ -201,7 +189,7 @@ class EmbeddingPiece(Piece, kw_only=True):
     1.0
     """
 
-    tables: tuple[RowWeights, ...] = several(RowWeights)
+    tables: tuple[RowWeights, ...] = checked(all_are(RowWeights))
 
     def through(self, log_radius: float) -> Passage:
         """Rows of all tables, added."""
@@ -259,7 +247,7 @@ class RepeatedPiece(Piece, kw_only=True):
     12.0
     """
 
-    pieces: tuple[Piece, ...] = several(Piece)
+    pieces: tuple[Piece, ...] = checked(all_are(Piece))
     times: int = checked(as_whole)
 
     def through(self, log_radius: float) -> Passage:

@@ -5,7 +5,7 @@ from typing import Any, Self
 
 from finetti.bounds import description as fields
 from finetti.bounds.covering.network_bounds import NetworkClass
-from finetti.bounds.description import BoundSettings, one_of
+from finetti.bounds.description import BoundSettings, all_are, checked, one_of
 from finetti.bounds.ours.block_components import (
     SLOPES,
     EmbeddingPiece,
@@ -15,7 +15,6 @@ from finetti.bounds.ours.block_components import (
     Piece,
     ResidualPiece,
     follow,
-    several,
 )
 from finetti.bounds.ours.cover_allocation import LengthFreeComposition
 from finetti.bounds.ours.feed_forward_components import FeedForwardPiece, GatedPiece
@@ -25,7 +24,7 @@ from finetti.bounds.sample import Sample
 from finetti.bounds.value import log_of
 from finetti.core.errors import bad_argument
 from finetti.core.forms import Form
-from finetti.core.numbers import as_positive, as_whole
+from finetti.core.numbers import as_positive
 
 
 class BlockNorms(fields.Description, kw_only=True):
@@ -61,9 +60,7 @@ class BlockShape(fields.Description, kw_only=True):
     """
 
     width: int = fields.size("width")
-    hidden_dimension: int = fields.setting(
-        check=as_whole, read=lambda settings, name, _: settings.value(name, settings.width)
-    )
+    hidden_dimension: int = fields.width_or_own()
     n_heads: int = fields.size("n_heads", 1)
     head_dimension: int = fields.size("head_width")
     order: str = fields.choice("pre", "post")
@@ -126,7 +123,7 @@ class BlockNetwork(Piece, NetworkClass, kw_only=True):
     ['gain', 'W_QK, head 1', 'W_VO, head 1']
     """
 
-    pieces: tuple[Piece, ...] = several(Piece)
+    pieces: tuple[Piece, ...] = checked(all_are(Piece))
 
     def __post_init__(self) -> None:
         super().__post_init__()

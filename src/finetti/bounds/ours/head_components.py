@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from finetti.attention.networks.softmax_constants import softmax_constant
 from finetti.bounds import description as fields
-from finetti.bounds.description import checked
+from finetti.bounds.description import all_are, checked
 from finetti.bounds.ours.block_components import (
     Part,
     Passage,
@@ -14,7 +14,6 @@ from finetti.bounds.ours.block_components import (
     chained,
     log_plus,
     log_size,
-    several,
     weights,
 )
 from finetti.bounds.ours.weight_classes import MatrixWeights, RowWeights, WeightClass
@@ -147,7 +146,7 @@ class AttentionPiece(Piece, kw_only=True):
         bias: one row, or None.
     """
 
-    heads: tuple[HeadPiece, ...] = several(HeadPiece)
+    heads: tuple[HeadPiece, ...] = checked(all_are(HeadPiece))
     bias: RowWeights | None = weights(RowWeights, optional=True)
 
     def through(self, log_radius: float) -> Passage:
@@ -211,7 +210,7 @@ class WholeHeadsPiece(Piece, kw_only=True):
     key_bias: RowWeights | None = weights(RowWeights, optional=True)
     value_bias: RowWeights | None = weights(RowWeights, optional=True)
     output_bias: RowWeights | None = weights(RowWeights, optional=True)
-    base_heads: tuple[BaseHead, ...] = several(BaseHead, "a BaseHead per head")
+    base_heads: tuple[BaseHead, ...] = checked(all_are(BaseHead, "a BaseHead per head"))
     head_dimension: int = checked(as_whole)
     rotary: bool = False
 

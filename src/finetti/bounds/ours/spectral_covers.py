@@ -19,7 +19,7 @@ from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of
 from finetti.core.errors import bad_argument
 from finetti.core.logspace import log1pexp, log_binomial
-from finetti.core.numbers import as_real, as_whole
+from finetti.core.numbers import as_real
 
 LOG_2, LOG_4 = math.log(2), math.log(4)
 POWERS = (2.0, 1.0, 0.5, 0.25)  # of the Schatten norms: Frobenius, nuclear, and two quasi-norms
@@ -118,13 +118,6 @@ INSIDE = "the cover consists of matrices of the class"
 OUTSIDE = "the cover may leave the class; at half the resolution it gives one inside"
 
 
-def _side() -> Any:
-    """As many rows (or columns) as the tokens have entries, unless the norms say otherwise."""
-    return fields.setting(
-        check=as_whole, read=lambda settings, name, _: settings.value(name, settings.width)
-    )
-
-
 def _power() -> Any:
     def check(value: Any, name: str, owner: str) -> float:
         power = as_real(value, name, owner, "a Schatten power")
@@ -146,8 +139,8 @@ class MatrixCovering(Bound):
     quantity = "log covering number"
     inside: ClassVar[bool]
 
-    rows: int = _side()
-    columns: int = _side()
+    rows: int = fields.width_or_own()
+    columns: int = fields.width_or_own()
 
     def covered(self, sample: Sample, log_number: float, name: str, *notes: str) -> BoundValue:
         """log N, which is all due to one matrix."""

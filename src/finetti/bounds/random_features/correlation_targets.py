@@ -5,8 +5,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.polynomial import hermite_e
-from scipy import special
 
 from finetti.bounds import description as fields
 from finetti.bounds.bound import Bound
@@ -58,7 +58,7 @@ def truncation_error(terms: int, radius: float = 1.0, form: str = "derived") -> 
     """
     rate = radius * radius / 2
     if form == "derived":
-        return float(special.gammainc(terms + 1, rate))
+        return float(scipy.special.gammainc(terms + 1, rate))
     return math.exp((terms + 1) * log_of(rate) - math.lgamma(terms + 2))
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy import optimize
+import scipy
 
 from finetti.bounds import description as fields
 from finetti.bounds.bound import Bound
@@ -109,7 +109,7 @@ class HeadsBound(Bound):
                 f"{self.name} assumes n > log(dH) samples, and {sample.n_samples} are not for "
                 "any H > 1/δ. Take more samples."
             )
-        best: Any = optimize.minimize_scalar(
+        best: Any = scipy.optimize.minimize_scalar(
             lambda log_heads: self.with_heads(whole_exp(log_heads)).evaluate(sample).log_value,
             bounds=(low, high),
             method="bounded",

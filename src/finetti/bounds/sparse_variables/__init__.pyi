@@ -5,7 +5,6 @@ from .head_split import HeadSplit as HeadSplit
 from .matrix_theorems import CoveringConstantGap as CoveringConstantGap
 from .matrix_theorems import LinearMapCovering as LinearMapCovering
 from .matrix_theorems import RefinedMatrixCovering as RefinedMatrixCovering
-from .matrix_theorems import VectorCovering as VectorCovering
 from .transformer_class import ProjectedLayerNorms as ProjectedLayerNorms
 from .transformer_class import TransformerClass as TransformerClass
 from .transformer_theorems import HeadCovering as HeadCovering

@@ -4,18 +4,18 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy import optimize
+import scipy
 
 from finetti.attention.networks.softmax_constants import softmax_constant
 from finetti.bounds import description as fields
-from finetti.bounds.covering.linear import log_log_matrix_cover
+from finetti.bounds.covering.linear import log_log_linear_cover
 from finetti.bounds.covering.network_bounds import NetworkBound, log_log_points
 from finetti.bounds.sample import Sample
 from finetti.bounds.sparse_variables.head_class import HeadClass
 from finetti.bounds.sparse_variables.transformer_theorems import ASSUMED_OF_A_HEAD
-from finetti.bounds.value import BoundValue, Term, log_of, summed
+from finetti.bounds.value import BoundValue, Term, summed
 from finetti.core.errors import bad_argument
-from finetti.core.logspace import log_add
+from finetti.core.logspace import log_sum
 
 
 class HeadSplit(NetworkBound):
@@ -51,49 +51,34 @@ class HeadSplit(NetworkBound):
             got, advice = self.functions.readout_norm, "S-cor-4.4 has the readout."
             raise bad_argument("readout_norm", "HeadSplit", "left out", got, advice)
 
-    def parts(self, log_share: float, log_rest: float, sample: Sample) -> tuple[float, float]:
-        """log log N of the scores at α and of the values at 1 − α, for log α and log(1 − α)."""
-        head = self.functions
-        token = log_of(head.token_norm(sample))
-        query = token if head.query_norm is None else log_of(head.query_norm + head.position_norm)
-        given = head.norm_lipschitz
-        constant = softmax_constant(self.form) if given is None else given
-        multiplier = log_of(constant) + log_of(head.value_norm) + token + query
-        log_resolution = math.log(self.resolution) - log_of(head.out_lipschitz)
-
-        def cover(norm: float, outputs: int, resolution: float) -> float:
-            logs = log_of(norm), math.log(outputs), token, resolution
-            if self.form == "printed":
-                return 2 * (sum(logs[:3]) - resolution) + log_log_points(sample)
-            return log_log_matrix_cover(*logs, head.log_points(sample))
-
-        score = cover(head.score_row_norm, head.width, log_resolution - multiplier + log_share)
-        return score, cover(head.value_column_norm, head.columns, log_resolution + log_rest)
-
-    def best_share(self, sample: Sample) -> float:
-        """log(α/(1 − α)) of the best split that was found, around that of Lemma A.8."""
-        value, score = self.functions.log_costs(self.functions, sample, "derived")
-        if math.isinf(value) or math.isinf(score):
-            return 700.0 if math.isinf(value) else -700.0
-        center = (score - value) * 2 / 3
-
-        def total(logit: float) -> float:
-            return float(log_add(*self.parts(*_log_shares(logit), sample)))
-
-        bounds, options = (center - 3, center + 3), {"xatol": 1e-10}
-        found: Any = optimize.minimize_scalar(
-            total, bounds=bounds, method="bounded", options=options
-        )
-        return min(center, float(found.x), key=total)
-
     def _evaluate(self, sample: Sample) -> BoundValue:
-        shares = _log_shares(self.best_share(sample))
-        parts = zip(("W_QK", "W_V"), self.parts(*shares, sample), strict=True)
-        terms = (Term("log covering number", None, name, part) for name, part in parts)
-        note = f"The scores get the part {math.exp(shares[0]):.4g} of the error."
-        return self.value(sample, *summed(terms), notes=(note, *self.functions.notes()))
+        head, cover = self.functions, self.functions.composition(sample, "derived")
+        log_costs = np.array(cover.log_costs)
+        if self.form == "printed" and head.norm_lipschitz is None:
+            log_costs[1] += math.log(softmax_constant("printed"))
 
+        def parts(logit: float) -> np.ndarray:
+            """log log N of the values at 1 − α and of the scores at α, for log(α/(1 − α))."""
+            log_shares = -np.logaddexp(0.0, [logit, -logit])
+            log_ratio = log_costs - math.log(self.resolution) - log_shares
+            if self.form == "printed":
+                return 2 * log_ratio + log_log_points(sample)
+            return log_log_linear_cover(log_ratio, cover.log_outputs, cover.log_points)
 
-def _log_shares(logit: float) -> tuple[float, float]:
-    """log α and log(1 − α) for log(α/(1 − α))."""
-    return -float(np.logaddexp(0.0, -logit)), -float(np.logaddexp(0.0, logit))
+        value, score = cover.log_costs
+        best = 700.0 if value == -math.inf else -700.0
+        if min(value, score) > -math.inf:
+            center = (score - value) * 2 / 3
+            found: Any = scipy.optimize.minimize_scalar(
+                lambda logit: log_sum(parts(logit)),
+                bounds=(center - 3, center + 3),
+                method="bounded",
+                options={"xatol": 1e-10},
+            )
+            best = min(center, float(found.x), key=lambda logit: float(log_sum(parts(logit))))
+        terms = (
+            Term("log covering number", None, matrix.name, float(part))
+            for matrix, part in zip(cover.matrices, parts(best), strict=True)
+        )
+        note = f"The scores get the part {math.exp(-np.logaddexp(0.0, -best)):.4g} of the error."
+        return self.value(sample, *summed(terms), notes=(note, *head.notes()))

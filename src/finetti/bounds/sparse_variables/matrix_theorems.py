@@ -1,4 +1,4 @@
-"""Lemmas 2.2, 4.5 and A.10: linear functions, and from a covering number to the gap."""
+"""Lemmas 2.2 and 4.5: linear maps, and from a covering number to the gap."""
 
 import math
 
@@ -8,60 +8,37 @@ from finetti.bounds.covering.dudley import (
     dudley_closed,
     gap_terms,
     printed_gap,
-    signed_dudley_printed,
 )
-from finetti.bounds.covering.linear import (
-    best_refined_cover,
-    log_log_matrix_cover,
-    log_log_vector_cover,
-)
+from finetti.bounds.covering.linear import best_refined_cover, log_log_linear_cover
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of
 
 
 class LinearCovering(Bound):
-    """What the three lemmas share: a norm of the weights, ε, and N = mT points of length B_X."""
+    """What both lemmas share: a norm of the weights, ε, and N = mT points of length B_X."""
 
     quantity = "log covering number"
 
     weight_norm: float = fields.norm(1.0)
     resolution: float = fields.resolution()
+    outputs: int = fields.size("width", 1)
 
     def logs(self, sample: Sample) -> tuple[float, float, float]:
         """log B_X, log ε, log N."""
         points = sample.log_samples + sample.log_context
         return log_of(sample.input_norm), math.log(self.resolution), points
 
-    def covered(self, sample: Sample, log_value: float, matrix: str, *notes: str) -> BoundValue:
+    def covered(self, sample: Sample, log_value: float, *notes: str) -> BoundValue:
         """All of it is due to one matrix."""
-        term = Term(self.quantity, None, matrix, log_value, 1.0)
+        term = Term(self.quantity, None, "W", log_value, 1.0)
         return self.value(sample, log_value, (term,), notes=notes)
-
-
-class VectorCovering(LinearCovering):
-    """log N_∞ ≤ 36 (B₁²B₂²/ε²) log(2⌈4B₁B₂/ε + 2⌉N + 1)                  Lemma A.10, edelman2022
-
-    The class {x ↦ vᵀx, ‖v‖ ≤ B₁} on N = mT points of length at most B₂ = B_X (Zhang 2002, Thm 4).
-
-    >>> round(VectorCovering(1.0, 0.1).evaluate(Sample(n_samples=100, context_length=100)).value, 6)
-    49108.170101
-    """
-
-    name = "S-lemma-A.10"
-    title = "the capacity of a linear functional"
-    statement = "log N_∞ of x ↦ uᵀx: 36(‖u‖B_X/ε)² and a logarithm of the points"
-    citation = "Lemma A.10, edelman2022"
-    printed_kind = "upper_bound"
-
-    def _evaluate(self, sample: Sample) -> BoundValue:
-        log_value = log_log_vector_cover(log_of(self.weight_norm), *self.logs(sample))
-        return self.covered(sample, log_value, "v")
 
 
 class LinearMapCovering(LinearCovering):
     """log N_∞ ≤ 36 (d₂B_∞B_X/ε)² log(2⌈4B_∞B_X√d₂/ε + 2⌉N + 1)             Lemma 4.5, edelman2022
 
     The class {x ↦ Wᵀx, ‖W‖_{2,∞} ≤ B_∞}, B_∞ the largest norm of the d₂ columns (``outputs``) of W.
+    For one column it is Lemma A.10 (Zhang 2002, Theorem 4).
     Printed: (d₂B_∞B_X)²/ε² · log N, a scaling quantity.
 
     >>> sample = Sample(n_samples=1000, context_length=50, input_norm=1.5)
@@ -75,16 +52,14 @@ class LinearMapCovering(LinearCovering):
     citation = "Lemma 4.5, edelman2022"
     printed_kind = "scaling"
 
-    outputs: int = fields.size("width", 1)
-
     def _evaluate(self, sample: Sample) -> BoundValue:
-        logs = log_input, log_resolution, log_points = self.logs(sample)
-        log_norm, log_outputs = log_of(self.weight_norm), math.log(self.outputs)
-        log_value = log_log_matrix_cover(log_norm, log_outputs, *logs)
+        log_input, log_resolution, log_points = self.logs(sample)
+        log_outputs = math.log(self.outputs)
+        log_ratio = log_outputs + log_of(self.weight_norm) + log_input - log_resolution
         if self.form == "printed":
-            log_ratio = log_outputs + log_norm + log_input - log_resolution
-            log_value = 2 * log_ratio + log_of(log_points)
-        return self.covered(sample, log_value, "W")
+            return self.covered(sample, 2 * log_ratio + log_of(log_points))
+        found = log_log_linear_cover(log_ratio, log_outputs, log_points)
+        return self.covered(sample, float(found))
 
 
 class RefinedMatrixCovering(LinearCovering):
@@ -105,12 +80,10 @@ class RefinedMatrixCovering(LinearCovering):
     statement = "log N_∞ of x ↦ Wᵀx with columns of length ≤ B_sum together: about 36(B_sum·B_X/ε)²"
     citation = "Lemma 4.5 refined, edelman2022"
 
-    outputs: int = fields.size("width", 1)
-
     def _evaluate(self, sample: Sample) -> BoundValue:
         log_norm = log_of(self.weight_norm)
         log_value, best = best_refined_cover(log_norm, self.outputs, *self.logs(sample))
-        return self.covered(sample, log_value, "W", f"The columns share {best} units.")
+        return self.covered(sample, log_value, f"The columns share {best} units.")
 
 
 class CoveringConstantGap(Bound):
@@ -141,6 +114,6 @@ class CoveringConstantGap(Bound):
     def _evaluate(self, sample: Sample) -> BoundValue:
         logs = (log_of(self.covering_constant), log_of(self.output_range), sample.log_samples)
         if self.form == "printed":
-            return printed_gap(self, sample, *signed_dudley_printed(*logs))
+            return printed_gap(self, sample, *logs)
         terms = gap_terms(dudley_closed(*logs), sample, two_sided=self.two_sided)
         return self.value(sample, *terms)

@@ -1,6 +1,5 @@
 """(C.6), Lemmas F.1 and C.10 to C.14: how far tokens, heads and deep networks move."""
 
-import math
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -9,8 +8,9 @@ import numpy as np
 
 from finetti import attention, core
 from finetti.attention import lipschitz
-from finetti.bounds import Sample
+from finetti.attention.networks.softmax_constants import bandwidth
 from finetti.bounds import exchangeability as bounds
+from finetti.bounds.exchangeability.layer_constants import head_constants, layer_constants
 from finetti.claims.claim import CheckMethod, Claim, Context, Erratum, claim
 from finetti.claims.evidence import Evidence, within
 from finetti.claims.measures import Ratio
@@ -23,6 +23,7 @@ from finetti.claims.perturbations import (
     ratios,
     ratios_at_most_one,
 )
+from finetti.core.log_number import LogNumber
 
 DIMENSION = 4
 AXES = np.eye(DIMENSION)
@@ -302,17 +303,6 @@ e_eq_c_6 = Claim(
 )
 
 
-_RESOLUTION = 0.1
-
-
-def _covered_size(covering: Any, layer: Any, width: int, radius: float, count: int) -> float:
-    """S of log N = p·log(1 + 2S/ε), read back from the package's log N."""
-    network = bounds.FullTransformer(width, width, width, (layer,))
-    bound = covering(network, resolution=_RESOLUTION)
-    value = bound.evaluate(Sample(1, 1, input_norm=radius)).value
-    return _RESOLUTION / 2 * math.expm1(value / count)
-
-
 @claim(
     id="E-lemma-C.10",
     title="a feed-forward part is covered by how far it moves",
@@ -332,9 +322,9 @@ def e_lemma_c_10(context: Context) -> Evidence:
     layer = bounds.FullLayerNorms(
         inner_norm=inner, outer_norm=outer, inner_mixed_norm=moves[0], outer_mixed_norm=moves[1]
     )
-    size = _covered_size(bounds.FeedForwardCovering, layer, 1, radius, count=2)
+    size = layer_constants(bounds.FullTransformer(1, 1, 1, (layer,)), radius)[0].deviation
     change = float(np.abs(after - before).max())
-    return Evidence(within("change of the token / S", change / size, 0.98, 1 + 1e-3))
+    return Evidence(within("change of the token / S", change / float(size), 0.98, 1 + 1e-3))
 
 
 @claim(
@@ -353,5 +343,6 @@ def e_lemma_c_12(context: Context) -> Evidence:
     moved = lipschitz.heads_weight_perturbation(*even_reader(10.0, step, copies=200))
     # The query e₂ is mapped to e₁ with norm 1; W_k moves by 10⁻⁴, the others do not.
     layer = bounds.FullLayerNorms((bounds.FullHeadNorms(1.0, step, 10.0, 0.0, step, 0.0),))
-    size = _covered_size(bounds.HeadsCovering, layer, DIMENSION, 1.0, count=3 * DIMENSION**2)
-    return Evidence(within("change of the heads / S", float(moved.measured) / size, 0.98, 1 + 1e-3))
+    heads = head_constants(layer, LogNumber.from_float(1.0), bandwidth(DIMENSION))
+    change = float(moved.measured) / float(heads.deviation)
+    return Evidence(within("change of the heads / S", change, 0.98, 1 + 1e-3))

@@ -46,9 +46,11 @@ def _network(function: Any, theta: np.ndarray, data: Any) -> Any:
 
 def _stationary(slope: Any, start: np.ndarray) -> np.ndarray:
     """A stationary point of the empirical risk over Θ, (5.12), by L-BFGS-B."""
+    from finetti.risk.solvers import minimize_smooth
+
     bounds = [(-WIDTH, WIDTH)] * len(start)
     for _ in range(4):  # a line search may fail, and is fine again without memory
-        start = risk.minimize_smooth(slope, start, bounds, iterations=400, ftol=1e-15, gtol=1e-8)
+        start = minimize_smooth(slope, start, bounds, iterations=400, ftol=1e-15, gtol=1e-8)
     return start
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from finetti.bounds import ours
 from finetti.claims.ours import block_forward
 from finetti.claims.ours.block_forward import Arrays
 
-DIMENSION, HIDDEN, HEAD, TOKENS, HEADS = 4, 6, 2, 5, 2
+DIMENSION, HIDDEN, HEAD, TOKENS, HEADS = 4, 6, 2, 5, (1, 2)
 EPSILON = 1e-2
 FREQUENCY = 0.7
 Make = Callable[[str], Any]
@@ -21,60 +21,12 @@ Make = Callable[[str], Any]
 class BlockCase:
     """A kind of block: shapes of its weights, what the chain sees of them, and both sides."""
 
-    name: str
-    shapes: Mapping[str, tuple[int, ...]]
+    name: str  # of its random draws
     run: Callable[[np.ndarray, Arrays], np.ndarray]
     piece: Callable[[Make], ours.Piece]
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # of random weights
     seen: Callable[[Arrays], Arrays] = lambda weights: weights
     last: bool = False  # ends with one number
-
-
-def _heads(w: Arrays) -> list[Arrays]:
-    return [{name: w[f"{name}{h}"] for name in HEAD_PARTS} for h in range(1, HEADS + 1)]
-
-
-def _seen_heads(w: Arrays) -> Arrays:
-    """M, c and W_VW_O of every head, and one bias of all."""
-    found, bias = dict(w), 0.0
-    for h, each in enumerate(_heads(w), start=1):
-        keys = each["key"].swapaxes(-1, -2)
-        found[f"score{h}"] = each["query"] @ keys / math.sqrt(HEAD)
-        found[f"score_bias{h}"] = each["query_bias"] @ keys / math.sqrt(HEAD)
-        found[f"mixing{h}"] = each["value"] @ each["output"]
-        bias = bias + each["value_bias"] @ each["output"]
-    return found | {"bias": np.asarray(bias)}
-
-
-def _attention(head: type, make: Make, *names: str) -> ours.AttentionPiece:
-    """Heads of this class, each of the weights with these names and its number."""
-    numbers = range(1, HEADS + 1)
-    heads = tuple(head(**{name: make(f"{name}{h}") for name in names}) for h in numbers)
-    return ours.AttentionPiece(heads=heads, bias=make("bias"))
-
-
-def _product_heads(make: Make) -> ours.AttentionPiece:
-    return _attention(ours.ProductHeadPiece, make, "score", "mixing", "score_bias")
-
-
-def _rotary_heads(make: Make) -> ours.AttentionPiece:
-    names = ("query", "key", "query_bias", "key_bias", "mixing")
-    return _attention(ours.RotaryHeadPiece, make, *names)
-
-
-def _norm(make: Make) -> ours.NormalizationPiece:
-    return ours.NormalizationPiece(gain=make("gain"), shift=make("shift"), epsilon=EPSILON)
-
-
-def _normed(x: np.ndarray, w: Arrays) -> np.ndarray:
-    return block_forward.layer_norm(x, w["gain"], w["shift"], EPSILON)
-
-
-def _feed(make: Make, activation: str) -> ours.FeedForwardPiece:
-    return ours.FeedForwardPiece(**{name: make(name) for name in FEED}, activation=activation)
-
-
-def _gated(make: Make) -> ours.GatedPiece:
-    return ours.GatedPiece(**{name: make(name) for name in GATED}, activation="silu")
 
 
 ROW = (1, DIMENSION)
@@ -84,7 +36,7 @@ HEAD_PARTS = {
     "output": (HEAD, DIMENSION),
     **dict.fromkeys(("query_bias", "key_bias", "value_bias"), (1, HEAD)),
 }
-HEAD_SHAPES = {f"{name}{h}": shape for h in (1, 2) for name, shape in HEAD_PARTS.items()}
+HEAD_SHAPES = {f"{name}{h}": shape for h in HEADS for name, shape in HEAD_PARTS.items()}
 FEED = {
     "inner": (DIMENSION, HIDDEN),
     "outer": (HIDDEN, DIMENSION),
@@ -100,78 +52,125 @@ GATED = {
 TABLES = {"tokens": (7, DIMENSION), "positions": (TOKENS, DIMENSION)}
 
 
+def _heads(w: Arrays) -> list[Arrays]:
+    return [{name: w[f"{name}{h}"] for name in HEAD_PARTS} for h in HEADS]
+
+
+def _seen_heads(w: Arrays) -> Arrays:
+    """M, c and W_VW_O of every head, and one bias of all."""
+    found, bias = dict(w), 0.0
+    for h, each in zip(HEADS, _heads(w), strict=True):
+        keys = each["key"].swapaxes(-1, -2) / math.sqrt(each["key"].shape[-1])
+        found[f"score{h}"] = each["query"] @ keys
+        found[f"score_bias{h}"] = each["query_bias"] @ keys
+        found[f"mixing{h}"] = each["value"] @ each["output"]
+        bias = bias + each["value_bias"] @ each["output"]
+    return found | {"bias": np.asarray(bias)}
+
+
+def _norm(make: Make) -> ours.NormalizationPiece:
+    return ours.NormalizationPiece(gain=make("gain"), shift=make("shift"), epsilon=EPSILON)
+
+
+def _normed(x: np.ndarray, w: Arrays) -> np.ndarray:
+    return block_forward.layer_norm(x, w["gain"], w["shift"], EPSILON)
+
+
+LAYER_NORM = BlockCase("LayerNorm", _normed, _norm, NORM)
+RMS_NORM = BlockCase(
+    "RMSNorm",
+    lambda x, w: block_forward.root_mean_square(x, w["gain"], EPSILON),
+    lambda make: ours.NormalizationPiece(gain=make("gain"), epsilon=EPSILON),
+    {"gain": ROW},
+)
+
+
+def heads_case(name: str = "heads", **options: Any) -> BlockCase:
+    """Heads with these options of `block_forward.block_attention`."""
+    head, parts = ours.ProductHeadPiece, ["score", "score_bias", "mixing"]
+    if "frequency" in options:
+        head, parts = ours.RotaryHeadPiece, ["query", "key", "query_bias", "key_bias", "mixing"]
+
+    def piece(make: Make) -> ours.AttentionPiece:
+        made = (head(**{part: make(f"{part}{h}") for part in parts}) for h in HEADS)
+        return ours.AttentionPiece(heads=tuple(made), bias=make("bias"))
+
+    return BlockCase(
+        name,
+        lambda x, w: block_forward.block_attention(x, _heads(w), **options),
+        piece,
+        HEAD_SHAPES,
+        _seen_heads,
+    )
+
+
+def feed_case(activation: str) -> BlockCase:
+    """A feed-forward part."""
+    return BlockCase(
+        f"feed-forward, {activation}",
+        lambda x, w: block_forward.feed_forward(x, w, activation),
+        lambda make: ours.FeedForwardPiece(**{n: make(n) for n in FEED}, activation=activation),
+        FEED,
+    )
+
+
+def gated_case(activation: str) -> BlockCase:
+    """A gated part."""
+    return BlockCase(
+        "gated",
+        lambda x, w: block_forward.gated(x, w, activation),
+        lambda make: ours.GatedPiece(**{n: make(n) for n in GATED}, activation=activation),
+        GATED,
+    )
+
+
+def residual_case(case: BlockCase, order: Any = None, name: str = "residual") -> BlockCase:
+    """x + f(x), with a norm before f ("pre"), after the sum ("post"), or with none."""
+
+    def run(x: np.ndarray, w: Arrays) -> np.ndarray:
+        if order == "post":
+            return _normed(x + case.run(x, w), w)
+        return x + case.run(_normed(x, w) if order else x, w)
+
+    def piece(make: Make) -> ours.ResidualPiece:
+        options = {"normalization": _norm(make), "order": order} if order else {}
+        return ours.ResidualPiece(piece=case.piece(make), **options)
+
+    return BlockCase(name, run, piece, {**NORM, **case.shapes} if order else case.shapes, case.seen)
+
+
+_BLOCK = residual_case(heads_case(causal=True), "pre"), residual_case(feed_case("gelu"))
+
+
 def _network(x: np.ndarray, w: Arrays) -> np.ndarray:
     """Rows of two tables, a pre-norm block, a norm, and a readout of the first token."""
     x = w["tokens"][:, np.arange(TOKENS) % 3] + w["positions"]
-    x = x + block_forward.block_attention(_normed(x, w), _heads(w), causal=True)
-    x = x + block_forward.feed_forward(x, w, "gelu")
+    for part in _BLOCK:
+        x = part.run(x, w)
     return (_normed(x, w) @ w["readout"])[:, :1]
 
 
 def _network_piece(make: Make) -> ours.BlockNetwork:
-    return ours.BlockNetwork(
-        pieces=(
-            ours.EmbeddingPiece(tables=(make("tokens"), make("positions"))),
-            ours.ResidualPiece(piece=_product_heads(make), normalization=_norm(make)),
-            ours.ResidualPiece(piece=_feed(make, "gelu")),
-            _norm(make),
-            ours.LinearPiece(matrix=make("readout"), name="w"),
-        )
-    )
+    first = ours.EmbeddingPiece(tables=(make("tokens"), make("positions")))
+    last = ours.LinearPiece(matrix=make("readout"), name="w")
+    block = (part.piece(make) for part in _BLOCK)
+    return ours.BlockNetwork(pieces=(first, *block, _norm(make), last))
 
 
 CASES = (
-    BlockCase("LayerNorm", NORM, _normed, _norm),
-    BlockCase(
-        "RMSNorm",
-        {"gain": ROW},
-        lambda x, w: block_forward.root_mean_square(x, w["gain"], EPSILON),
-        lambda make: ours.NormalizationPiece(gain=make("gain"), epsilon=EPSILON),
-    ),
-    BlockCase(
-        "heads with biases and a mask",
-        HEAD_SHAPES,
-        lambda x, w: block_forward.block_attention(x, _heads(w), causal=True),
-        _product_heads,
-        _seen_heads,
-    ),
-    BlockCase(
-        "rotary heads with biases",
-        HEAD_SHAPES,
-        lambda x, w: block_forward.block_attention(x, _heads(w), FREQUENCY),
-        _rotary_heads,
-        _seen_heads,
-    ),
-    *(
-        BlockCase(
-            f"feed-forward, {name}",
-            FEED,
-            lambda x, w, name=name: block_forward.feed_forward(x, w, name),
-            lambda make, name=name: _feed(make, name),
-        )
-        for name in ("gelu", "gelu_tanh", "silu", "relu")
-    ),
-    BlockCase("gated", GATED, lambda x, w: block_forward.gated(x, w, "silu"), _gated),
-    BlockCase(
-        "pre-norm block of heads",
-        NORM | HEAD_SHAPES,
-        lambda x, w: x + block_forward.block_attention(_normed(x, w), _heads(w)),
-        lambda make: ours.ResidualPiece(piece=_product_heads(make), normalization=_norm(make)),
-        _seen_heads,
-    ),
-    BlockCase(
-        "post-norm block, gated",
-        NORM | GATED,
-        lambda x, w: _normed(x + block_forward.gated(x, w, "silu"), w),
-        lambda make: ours.ResidualPiece(
-            piece=_gated(make), normalization=_norm(make), order="post"
-        ),
-    ),
+    LAYER_NORM,
+    RMS_NORM,
+    heads_case("heads with biases and a mask", causal=True),
+    heads_case("rotary heads with biases", frequency=FREQUENCY),
+    *map(feed_case, ("gelu", "gelu_tanh", "silu", "relu")),
+    gated_case("silu"),
+    residual_case(heads_case(), "pre", "pre-norm block of heads"),
+    residual_case(gated_case("silu"), "post", "post-norm block, gated"),
     BlockCase(
         "embedding, block, readout",
-        TABLES | NORM | HEAD_SHAPES | FEED | {"readout": (DIMENSION, 1)},
         _network,
         _network_piece,
+        TABLES | NORM | HEAD_SHAPES | FEED | {"readout": (DIMENSION, 1)},
         _seen_heads,
         last=True,
     ),
@@ -203,10 +202,10 @@ def _longest(arrays: np.ndarray) -> np.ndarray:
     return np.linalg.norm(arrays, axis=-1).max(axis=-1)
 
 
-def chain_use(
+def draw_use(
     case: BlockCase, rng: np.random.Generator, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """moved / (Lip·(tokens' move) + Σ_j a_jρ_jx_j), and output / radius, on ``count`` draws."""
+    """`chain_use` on ``count`` random blocks and tokens that move."""
     scale = 10.0 ** rng.uniform(-1, 0.5, size=(len(case.shapes), count, 1, 1))
     w = {
         name: scale[i] * rng.normal(size=(count, *shape))
@@ -216,7 +215,13 @@ def chain_use(
         size=(count, TOKENS, DIMENSION)
     )
     moved = {name: each + _step(rng, each) for name, each in w.items()}
-    other = tokens + _step(rng, tokens)
+    return chain_use(case, tokens, w, tokens + _step(rng, tokens), moved)
+
+
+def chain_use(
+    case: BlockCase, tokens: np.ndarray, w: Arrays, other: np.ndarray, moved: Arrays
+) -> tuple[np.ndarray, np.ndarray]:
+    """moved / (Lip·(tokens' move) + Σ_j a_jρ_jx_j), and output / radius, of every draw."""
     before, after = case.run(tokens, w), case.run(other, moved)
     out = _longest(before - after)
     seen, seen_moved = case.seen(w), case.seen(moved)
@@ -225,8 +230,8 @@ def chain_use(
     step = _longest(tokens - other)
     longest = np.maximum(_longest(tokens), _longest(other))
     largest = np.maximum(_longest(before), _longest(after))
-    used, reached = np.empty(count), np.empty(count)
-    for i in range(count):
+    used, reached = np.empty(len(out)), np.empty(len(out))
+    for i in range(len(out)):
         made = {
             name: weights_of(name, array.shape[1:], sizes[name][i]) for name, array in seen.items()
         }

@@ -4,6 +4,7 @@ Random blocks cannot see a constant that is too large; at the blocks here it is 
 """
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,27 @@ from finetti.bounds import ours
 from finetti.bounds.ours.block_components import SLOPES
 from finetti.claims.claim import CheckMethod, Context, claim
 from finetti.claims.evidence import Evidence, within
-from finetti.claims.ours import block_forward
-from finetti.claims.ours.block_cases import CASES, chain_use
+from finetti.claims.ours.block_cases import (
+    CASES,
+    FEED,
+    GATED,
+    HEAD,
+    HEAD_PARTS,
+    LAYER_NORM,
+    RMS_NORM,
+    BlockCase,
+    chain_use,
+    draw_use,
+    feed_case,
+    gated_case,
+    heads_case,
+    residual_case,
+)
 from finetti.claims.perturbations import RATIO_RTOL, ratios_at_most_one
 from finetti.claims.sparse_variables.tight_layers import AXES, balanced, two_tokens
 
 STEP = 1e-4
+Uses = Iterator[tuple[str, float]]
 # Where the derivative of an activation is largest.
 STEEPEST = {
     "identity": 0.0,
@@ -29,181 +45,117 @@ STEEPEST = {
 }
 
 
-def _matrix(norm: float, rows: int = 3, columns: int = 3) -> Any:
-    return ours.MatrixWeights(rows=rows, columns=columns, norm=norm)
+def share(
+    case: BlockCase,
+    tokens: Any,
+    weights: Any,
+    other: Any = None,
+    radius: bool = False,
+    **moved: Any,
+) -> float:
+    """What one block uses of the chain while its tokens become ``other`` and its weights ``moved``.
+
+    Or, where ``radius``, how much of the radius its output has.
+    """
+    w = {name: np.array(each, float, ndmin=3) for name, each in weights.items()}
+    after = w | {name: np.array(each, float, ndmin=3) for name, each in moved.items()}
+    used, reached = chain_use(
+        case, tokens[None], w, (tokens if other is None else other)[None], after
+    )
+    return float((reached if radius else used)[0])
 
 
-def _gain(norm: float, columns: int) -> Any:
-    return ours.GainWeights(rows=1, columns=columns, norm=norm)
-
-
-def _row(norm: float, columns: int = 3) -> Any:
-    return ours.RowWeights(rows=1, columns=columns, norm=norm)
-
-
-def _moved(before: np.ndarray, after: np.ndarray) -> float:
-    return float(np.linalg.norm(before - after, axis=-1).max())
-
-
-def _factor(passage: ours.Passage, name: str) -> float:
-    """What an error of these weights is multiplied by."""
-    (found,) = [each.log_factor for each in passage.parts if each.name == name]
-    return math.exp(found)
-
-
-def normalizations() -> dict[str, float]:
+def normalizations() -> Uses:
     """Tokens that leave 0 in a direction with mean 0: the slope there is g/√ε."""
     away = np.array([[1.0, -1.0, 1.0, -1.0]])
-    gain, epsilon = 2.0, 1e-2
-    norm = ours.NormalizationPiece(gain=_gain(gain, 4), epsilon=epsilon)
-    found = norm.through(math.log(2.0))
-    allowed = math.exp(found.log_lipschitz) * 2 * STEP
-    centered = block_forward.layer_norm(STEP * away, gain, 0.0, epsilon)
-    plain = block_forward.root_mean_square(STEP * away, gain, epsilon)
+    w = {"gain": np.full((1, 4), 2.0), "shift": np.zeros((1, 4))}
+    for case in (LAYER_NORM, RMS_NORM):
+        yield f"{case.name} at 0", share(case, 0 * away, w, STEP * away)
     # Far from 0 it has length √d·g, and moves by √d per unit of g.
-    far = block_forward.layer_norm(1e3 * away, gain, 0.0, epsilon)
-    more = block_forward.layer_norm(1e3 * away, gain + STEP, 0.0, epsilon)
-    return {
-        "LayerNorm at 0": float(np.linalg.norm(centered)) / allowed,
-        "RMSNorm at 0": float(np.linalg.norm(plain)) / allowed,
-        "LayerNorm, its radius": float(np.linalg.norm(far)) / math.exp(found.log_radius),
-        "LayerNorm, its gain": _moved(far, more) / (_factor(found, "gain") * STEP),
+    yield "LayerNorm, its radius", share(LAYER_NORM, 1e3 * away, w, radius=True)
+    yield "LayerNorm, its gain", share(LAYER_NORM, 1e3 * away, w, gain=w["gain"] + STEP)
+
+
+def one_head(width: int, **parts: Any) -> dict[str, Any]:
+    """Weights of two heads: the second is 0, and so is of the first what ``parts`` leave out."""
+    square, row = np.zeros((width, width)), np.zeros((1, width))
+    zero = {name: row if "bias" in name else square for name in HEAD_PARTS}
+    return {f"{n}2": each for n, each in zero.items()} | {
+        f"{n}1": each for n, each in (zero | parts).items()
     }
 
 
-def _head(tokens: np.ndarray, scores: np.ndarray, bias: Any = 0.0, mixing: float = 1.0) -> Any:
-    """A head by its products M and c."""
-    weights = block_forward.softmax(tokens @ scores @ tokens.T + tokens @ (bias + np.zeros(3)))
-    return weights @ (mixing * tokens)
-
-
-def heads() -> dict[str, float]:
+def heads() -> Uses:
     """Two groups of tokens ±e₁ that are read evenly until something moves."""
-    zero = np.zeros((3, 3))
+    case = heads_case(penalty=0.0)
     steep, before, after = balanced(50.0, step=STEP)
-    loud = 100.0 * AXES[2]
     signs = np.repeat([1.0, -1.0], 100)[:, None]
     even, shifted = signs * AXES[0], signs * (AXES[0] + STEP * AXES[2])
-    two, size = two_tokens(2.0), math.log(2.0)
+    two, root = two_tokens(2.0), math.sqrt(3)
 
-    def allowed(score: float, bias: float, radius: float) -> Any:
-        made = ours.ProductHeadPiece(
-            score=_matrix(score), mixing=_matrix(3.0), score_bias=_row(bias)
+    def head(scores: Any = 0 * AXES, bias: Any = 0 * AXES[:1]) -> dict[str, Any]:
+        """A head by its products M and c, W_VW_O = 3I."""
+        return one_head(
+            3, query=scores, query_bias=bias, key=root * AXES, value=AXES, output=3 * AXES
         )
-        return made.through(radius)
 
-    by_tokens = _moved(_head(before, steep, mixing=3.0), _head(after, steep, mixing=3.0))
-    by_bias = _moved(_head(even, zero, loud, 3.0), _head(shifted, zero, loud, 3.0))
-    by_score = _moved(
-        _head(two, zero, mixing=3.0), _head(two, STEP * np.outer(*AXES[[0, 0]]), mixing=3.0)
-    )
-    of_bias = _moved(_head(two, zero, mixing=3.0), _head(two, zero, STEP * AXES[0], 3.0))
-    of_mixing = _moved(_head(two[:1], zero, mixing=3.0), _head(two[:1], zero, mixing=3.0 + STEP))
-    longer = float(np.linalg.norm(after, axis=1).max())
-    moved = _moved(before, after)
-    one, other = allowed(50.0, 0.0, math.log(longer)), allowed(0.0, 100.0, 0.0)
-    still = allowed(0.0, 0.0, size)
-    return {
-        "head, its tokens": by_tokens / (math.exp(one.log_lipschitz) * moved),
-        "head with a bias, its tokens": by_bias / (math.exp(other.log_lipschitz) * STEP),
-        "head, M": by_score / (_factor(still, "W_QK") * STEP),
-        "head, c": of_bias / (_factor(still, "bias of W_QK") * STEP),
-        "head, W_VW_O": of_mixing / (_factor(still, "W_VO") * STEP),
-    }
+    first = STEP * AXES[:1]
+    yield "head, its tokens", share(case, before, head(steep), after)
+    yield "head with a bias, its tokens", share(case, even, head(bias=100 * AXES[2:]), shifted)
+    yield "head, M", share(case, two, head(), query1=first.T @ AXES[:1])
+    yield "head, c", share(case, two, head(), query_bias1=first)
+    yield "head, W_VW_O", share(case, two[:1], head(), output1=(3 + STEP) * AXES)
 
 
-def rotary() -> dict[str, float]:
+def rotary() -> Uses:
     """±2e₁ under rotations that hardly turn, where W_Q, W_K or a bias leaves 0."""
-    plane, small = np.eye(2), np.zeros((2, 2))
-    tokens, unit = 2.0 * np.array([[1.0, 0.0], [-1.0, 0.0]]), np.array([[1.0, 0.0]])
-    made = ours.RotaryHeadPiece(
-        query=_matrix(1.0, 2, 2),
-        key=_matrix(1.0, 2, 2),
-        mixing=_matrix(1.0, 2, 2),
-        query_bias=_row(1.0, 2),
-        key_bias=_row(0.0, 2),
-    )
-    found = made.through(math.log(2.0))
-
-    def out(query: Any, key: Any, query_bias: Any) -> np.ndarray:
-        w = {"query": query, "key": key, "value": plane, "output": plane}
-        w |= {"query_bias": query_bias, "key_bias": 0.0, "value_bias": 0.0}
-        return block_forward.head(tokens, w, frequency=1e-9, causal=False)
-
-    nothing = out(small, plane, 0.0 * unit)
-    return {
-        "rotary head, W_Q": _moved(nothing, out(STEP * plane, plane, 0.0 * unit))
-        / (_factor(found, "W_Q") * STEP),
-        "rotary head, W_K": _moved(nothing, out(plane, STEP * plane, unit))
-        / (_factor(found, "W_K") * STEP),
-        "rotary head, b_Q": _moved(nothing, out(small, plane, STEP * unit))
-        / (_factor(found, "bias of W_Q") * STEP),
-    }
+    case = heads_case(frequency=1e-9)
+    tokens, plane = 2.0 * np.array([[1.0, 0.0], [-1.0, 0.0]]), np.eye(HEAD)
+    unit, both = plane[:1], {"value": plane, "output": plane}
+    by_query = one_head(2, key=plane, **both)
+    by_key = one_head(2, query=plane, query_bias=unit, **both)
+    yield "rotary head, W_Q", share(case, tokens, by_query, query1=STEP * plane)
+    yield "rotary head, W_K", share(case, tokens, by_key, key1=STEP * plane)
+    yield "rotary head, b_Q", share(case, tokens, by_query, query_bias1=STEP * unit)
 
 
-def feed_forwards() -> dict[str, float]:
-    """One hidden unit at its steepest."""
+def feed_forwards() -> Uses:
+    """One hidden unit at its steepest; an open gate of ReLU, where all is one product."""
     one = np.ones((1, 1))
-    found = {}
+    w = dict.fromkeys(FEED, 0 * one) | {"inner": 2 * one, "outer": 3 * one}
     for activation in SLOPES:
-        made = ours.FeedForwardPiece(
-            inner=_matrix(2.0, 1, 1), outer=_matrix(3.0, 1, 1), activation=activation
-        )
-        w = {"inner": 2 * one, "outer": 3 * one, "inner_bias": 0.0, "outer_bias": 0.0}
         at = STEEPEST[activation] / 2 * one
-        outs = [block_forward.feed_forward(at + step, w, activation) for step in (-STEP, STEP)]
-        allowed = math.exp(made.through(0.0).log_lipschitz) * 2 * STEP
-        found[f"feed-forward, {activation}"] = _moved(*outs) / allowed
-    return found
+        used = share(feed_case(activation), at - STEP, w, at + STEP)
+        yield f"feed-forward, {activation}", used
+    w = dict.fromkeys(GATED, 0 * one) | {"gate": 2 * one, "up": 3 * one, "down": 5 * one}
+    case = gated_case("relu")
+    yield "gated, its tokens", share(case, 4 * one, w, (4 - STEP) * one)
+    yield "gated, W_gate", share(case, 4 * one, w, gate=(2 + STEP) * one)
+    yield "gated, its radius", share(case, 4 * one, w, radius=True)
 
 
-def gates() -> dict[str, float]:
-    """An open gate of ReLU: all is one product."""
-    one = np.ones((1, 1))
-    made = ours.GatedPiece(
-        gate=_matrix(2.0, 1, 1), up=_matrix(3.0, 1, 1), down=_matrix(5.0, 1, 1), activation="relu"
-    )
-    w: dict[str, Any] = {"gate": 2 * one, "up": 3 * one, "down": 5 * one}
-    w |= dict.fromkeys(("gate_bias", "up_bias", "down_bias"), 0.0)
-    found = made.through(math.log(4.0))
-    outs = [block_forward.gated((4 - step) * one, w, "relu") for step in (0.0, STEP)]
-    more = block_forward.gated(4 * one, w | {"gate": (2 + STEP) * one}, "relu")
-    return {
-        "gated, its tokens": _moved(*outs) / (math.exp(found.log_lipschitz) * STEP),
-        "gated, W_gate": _moved(outs[0], more) / (_factor(found, "W_gate") * STEP),
-        "gated, its radius": float(np.abs(outs[0]).max()) / math.exp(found.log_radius),
-    }
-
-
-def residuals() -> dict[str, float]:
+def residuals() -> Uses:
     """Parts that point where their input points, and a chain of two."""
-    away, epsilon = np.array([[1.0, -1.0]]) / math.sqrt(2), 1e-2
-    linear = ours.LinearPiece(matrix=_matrix(3.0, 2, 2))
-    norm = ours.NormalizationPiece(gain=_gain(1.0, 2), epsilon=epsilon)
 
-    def normed(x: np.ndarray) -> np.ndarray:
-        return block_forward.layer_norm(x, 1.0, 0.0, epsilon)
+    def linear(name: str) -> BlockCase:
+        return BlockCase(
+            name, lambda x, w: x @ w[name], lambda make: ours.LinearPiece(matrix=make(name))
+        )
 
-    outs = {
-        "residual": STEP * away * (1 + 3),
-        "pre": STEP * away + 3 * normed(STEP * away),
-        "post": normed(STEP * away * (1 + 3)),
-    }
-    made = {
-        "residual": ours.ResidualPiece(piece=linear),
-        "pre": ours.ResidualPiece(piece=linear, normalization=norm),
-        "post": ours.ResidualPiece(piece=linear, normalization=norm, order="post"),
-    }
-    found = {}
-    for name, out in outs.items():
-        allowed = math.exp(made[name].through(0.0).log_lipschitz) * STEP
-        found[f"{name}, aligned"] = float(np.linalg.norm(out)) / allowed
-    # Two residuals, x(1 + W)(1 + W): an error of the first W is multiplied by the second.
-    chain = ours.follow((made["residual"], made["residual"]), 0.0)
-    ends = [away * (1 + 3 + step) * (1 + 3) for step in (0.0, STEP)]
-    allowed = math.exp(chain.parts[0].log_factor) * STEP
-    found["two residuals, the first W"] = _moved(*ends) / allowed
-    return found
+    away, matrix = np.array([[1.0, -1.0]]) / math.sqrt(2), 3 * np.eye(2)
+    w = {"first": matrix, "gain": np.ones((1, 2)), "shift": np.zeros((1, 2))}
+    for order in (None, "pre", "post"):
+        case = residual_case(linear("first"), order)
+        yield f"{order or 'residual'}, aligned", share(case, 0 * away, w, STEP * away)
+    # x(1 + W)(1 + W′): an error of W is multiplied by what comes after it.
+    first, second = (residual_case(linear(each)) for each in ("first", "second"))
+    two = BlockCase(
+        "two residuals",
+        lambda x, w: second.run(first.run(x, w), w),
+        lambda make: ours.BlockNetwork(pieces=(first.piece(make), second.piece(make))),
+    )
+    both, moved = {"first": matrix, "second": matrix}, matrix + STEP * np.eye(2)
+    yield "two residuals, the first W", share(two, away, both, first=moved)
 
 
 @claim(
@@ -228,15 +180,13 @@ def f_chain_blocks(context: Context) -> Evidence:
     """
     found = []
     for case in CASES:
-        used, reached = chain_use(
+        used, reached = draw_use(
             case, context.draws(case.name), context.pick(quick=500, paper=10_000)
         )
         found += [
             ratios_at_most_one(used, f"{case.name}: change"),
             ratios_at_most_one(reached, f"{case.name}: radius"),
         ]
-    for part in (normalizations, heads, rotary, feed_forwards, gates, residuals):
-        found += [
-            within(f"tight: {name}", ratio, 0.98, 1 + RATIO_RTOL) for name, ratio in part().items()
-        ]
+    for part in (normalizations, heads, rotary, feed_forwards, residuals):
+        found += [within(f"tight: {name}", used, 0.98, 1 + RATIO_RTOL) for name, used in part()]
     return Evidence(*found)

@@ -47,8 +47,10 @@ def rotated(tokens: np.ndarray, frequency: float) -> np.ndarray:
     return turned.reshape(tokens.shape)
 
 
-def head(tokens: np.ndarray, w: Arrays, frequency: float | None, causal: bool) -> np.ndarray:
-    """One head with all its biases; linear penalties of the distance (ALiBi) without rotations."""
+def head(
+    tokens: np.ndarray, w: Arrays, frequency: float | None, causal: bool, penalty: float
+) -> np.ndarray:
+    """One head with all its biases; rotated, or with a ``penalty`` per distance (ALiBi)."""
     query = tokens @ w["query"] + w["query_bias"]
     key = tokens @ w["key"] + w["key_bias"]
     count = tokens.shape[-2]
@@ -57,17 +59,21 @@ def head(tokens: np.ndarray, w: Arrays, frequency: float | None, causal: bool) -
         query, key = rotated(query, frequency), rotated(key, frequency)
     scores = query @ key.swapaxes(-1, -2) / math.sqrt(query.shape[-1])
     if frequency is None:
-        scores = scores - 0.5 * np.abs(distance)
+        scores = scores - penalty * np.abs(distance)
     if causal:
         scores = np.where(distance >= 0, scores, -np.inf)
     return softmax(scores) @ (tokens @ w["value"] + w["value_bias"]) @ w["output"]
 
 
 def block_attention(
-    tokens: np.ndarray, heads: list[Arrays], frequency: float | None = None, causal: bool = False
+    tokens: np.ndarray,
+    heads: list[Arrays],
+    frequency: float | None = None,
+    causal: bool = False,
+    penalty: float = 0.5,
 ) -> np.ndarray:
     """Heads, added."""
-    return sum(head(tokens, each, frequency, causal) for each in heads)  # pyright: ignore[reportReturnType]
+    return sum(head(tokens, each, frequency, causal, penalty) for each in heads)  # pyright: ignore[reportReturnType]
 
 
 def feed_forward(tokens: np.ndarray, w: Arrays, activation: str) -> np.ndarray:

@@ -75,45 +75,38 @@ def f_coherence_table(context: Context) -> Evidence:
     )
 
 
-SMOOTHERS = {
-    "softmax": ("Softmax", lambda q, k: q @ k.swapaxes(1, 2)),
-    "RBF smoother": (
-        "KernelSmoother",
-        lambda q, k: -0.5 * ((q[:, :, None] - k[:, None]) ** 2).sum(axis=3),
-    ),
-}
+def _smoothers() -> dict[str, tuple[Any, Any]]:
+    """Softmax and a kernel smoother, each with the logarithm of its kernel."""
+    return {
+        "softmax": (attention.Softmax(), lambda q, k: q @ k.swapaxes(1, 2)),
+        "RBF smoother": (
+            attention.KernelSmoother(kernels.RBF()),
+            lambda q, k: -0.5 * ((q[:, :, None] - k[:, None]) ** 2).sum(axis=3),
+        ),
+    }
 
 
-def _closed_steps(tokens: Any, query: np.ndarray) -> dict[str, np.ndarray]:
-    """K(q, k')(m(k') − m(q)) / (Σ_i K(q, k_i) + K(q, k')), and in units of the values' spread."""
+def _steps(tokens: Any, query: np.ndarray) -> dict[str, Any]:
+    """K(q, k')(m(k') − m(q)) / (Σ_i K(q, k_i) + K(q, k')), and what the answers do when every query
+    in turn is the new key; in units of the values' spread the defect."""
     found, values = {}, tokens.values
     spread = np.sqrt(((values - values.mean(axis=1, keepdims=True)) ** 2).mean(axis=(1, 2)))
-    for name, (_, score) in SMOOTHERS.items():
+    for name, (module, score) in _smoothers().items():
         weights, new = np.exp(score(query, tokens.keys)), np.exp(score(query, query))  # (n, q, k')
         total = weights.sum(axis=2)[..., None]
         mean = weights @ values / total  # (n, q, d)
         closed = (new / (total + new))[..., None] * (mean[:, None] - mean[:, :, None])
-        found[f"{name}: closed form − answer to X ∪ (k', m(k'))"] = closed
-        sizes = np.abs(closed[..., 0]).swapaxes(1, 2) / spread[:, None, None]
-        found[f"{name}: closed form − martingale_defect"] = sizes.ravel()
-    return found
-
-
-def _answered_steps(tokens: Any, query: np.ndarray) -> dict[str, np.ndarray]:
-    """The change of the answers when every query in turn is the new key; the defect by its name."""
-    found = {}
-    for name, (module, _) in SMOOTHERS.items():
-        kernel = [kernels.RBF()] if module == "KernelSmoother" else []
-        predictor: Any = coherence.as_predictor(getattr(attention, module)(*kernel))
-        mean = predictor.mean(query, *tokens)
+        predictor: Any = coherence.as_predictor(module)
+        answer = predictor.mean(query, *tokens)
         longer = (
-            latent.append_token(tokens, mean[:, place], query[:, place])
+            latent.append_token(tokens, answer[:, place], query[:, place])
             for place in range(query.shape[1])
         )
-        moved = [predictor.mean(query, *each) - mean for each in longer]
-        found[f"{name}: closed form − answer to X ∪ (k', m(k'))"] = np.stack(moved, axis=2)
+        moved = np.stack([predictor.mean(query, *each) - answer for each in longer], axis=2)
+        found[f"{name}: closed form − answer to X ∪ (k', m(k'))"] = closed, moved
+        sizes = np.abs(closed[..., 0]).swapaxes(1, 2) / spread[:, None, None]
         defect = coherence.martingale_defect(predictor, tuple(tokens), query)
-        found[f"{name}: closed form − martingale_defect"] = defect.sizes
+        found[f"{name}: closed form − martingale_defect"] = sizes.ravel(), defect.sizes
     return found
 
 
@@ -126,8 +119,7 @@ F_COHERENCE_SOFTMAX = Claim(
     formula=r"E[m(q; X ∪ (k′,V′))] − m(q; X) = \frac{K(q,k′) (m(k′) − m(q))}{Σ_i K(q,k_i) + "
     "K(q,k′)}",
     measure=Agreement(
-        left=_closed_steps,
-        right=_answered_steps,
+        _steps,
         draw=lambda rng: drawn(rng, 20, 6),
         tolerance=1e-12,
         absolute=True,
@@ -164,6 +156,7 @@ F_COHERENCE_RIDGE = Claim(
 )
 def f_coherence_urn(context: Context, late: float = 0.0, plug_in: bool = False) -> Evidence:
     """All defects over 5 tokens in all orders; the urn as a function of tokens, ball by ball."""
+    from finetti.claims.ours import flawed_predictors
 
     def urn(tokens: Any) -> list[float]:
         weights = 1 + late * np.arange(len(tokens))
@@ -179,12 +172,7 @@ def f_coherence_urn(context: Context, late: float = 0.0, plug_in: bool = False) 
     for name, (target, world) in targets.items():
         predictor = coherence.as_predictor(target)
         if plug_in and name == "linear-gaussian":
-            predictor = coherence.as_predictor(
-                lambda keys, values, query, world=world: world.predict(
-                    latent.Pairs(keys[None], values[None]), query[None]
-                ).mean[0],
-                noise_variance=world.noise_variance,
-            )
+            predictor = flawed_predictors.noise_alone(world)
         draw = world.sample(context.draws(name), 10, 5 + 3)
         tokens, query = latent.reorder(draw.tokens, range(5)), None
         if isinstance(tokens, latent.Pairs):
@@ -252,7 +240,7 @@ def f_coherence_planted(
         tokens = world.sample(rng, 10, 8).tokens
         start = tuple(latent.reorder(tokens, range(5)))
         two = coherence.two_step_defect(
-            flawed_predictors.Overconfident(world, 0.8), start, tokens.keys[:, 5:]
+            flawed_predictors.overconfident(world, 0.8), start, tokens.keys[:, 5:]
         )
         measurements += [
             at_least("overconfident by 20 %: caught, of 200", caught, 180),
@@ -289,36 +277,27 @@ def f_martingale_posterior(
     Given the keys, E[z | completed] has exactly the mean z̄ and the covariance of what the future
     tells, S_n − S_N; coverage is that of the functional of the true completed sequence.
     """
-    from finetti.claims.ours import predictive_futures
+    from finetti.claims.ours import flawed_predictors, predictive_futures
 
     rng = context.draws()
     paths = context.pick(quick=2000, paper=20000)
     measurements: list[Measurement] = []
     if "urn" in parts:
-        chance, covered = (
-            predictive_futures.urn(rng, paths, frozen),
-            predictive_futures.urn_coverage(rng, frozen),
-        )
+        chance = predictive_futures.urn(rng, paths, frozen)
+        covered = predictive_futures.urn_coverage(rng, frozen)
         measurements += [
             at_least("urn: p-value of the future's counts", chance, 1e-5),
             at_most("urn: |z| of 90 % coverage", covered, 5.0),
         ]
-    if "linear" in parts:
-        largest, covered = (
-            predictive_futures.linear(rng, paths, plug_in),
-            predictive_futures.linear_coverage(rng, plug_in),
-        )
+    wrong = flawed_predictors.noise_alone if plug_in else None
+    futures = {
+        "linear": ("linear-Gaussian", predictive_futures.linear_future(wrong), 4, 300),
+        "process": ("CME at 3 keys", predictive_futures.process_future(), 5, 50),
+    }
+    for name, future, seen, count in (each for part, each in futures.items() if part in parts):
+        largest, covered = future.largest_z(rng, paths, seen), future.coverage(rng, count, seen)
         measurements += [
-            at_most("linear-Gaussian: largest |z|", largest, 5.0),
-            at_most("linear-Gaussian: |z| of 90 % coverage", covered, 5.0),
-        ]
-    if "process" in parts:
-        largest, covered = (
-            predictive_futures.process(rng, paths),
-            predictive_futures.process_coverage(rng),
-        )
-        measurements += [
-            at_most("CME at 3 keys: largest |z|", largest, 5.0),
-            at_most("CME at 3 keys: |z| of 90 % coverage", covered, 5.0),
+            at_most(f"{name}: largest |z|", largest, 5.0),
+            at_most(f"{name}: |z| of 90 % coverage", covered, 5.0),
         ]
     return Evidence(*measurements)

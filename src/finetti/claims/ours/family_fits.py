@@ -9,7 +9,6 @@ from finetti.claims.claim import Claim
 from finetti.claims.measures import Agreement
 
 STEP, DECAY, RIDGE = 0.7, 0.9, 0.3
-Arrays = dict[str, np.ndarray]
 
 
 def _pairs(rng: np.random.Generator) -> tuple[np.ndarray, ...]:
@@ -17,20 +16,8 @@ def _pairs(rng: np.random.Generator) -> tuple[np.ndarray, ...]:
     return rng.normal(size=3), rng.normal(size=(12, 3)), rng.normal(size=(12, 2))
 
 
-def _answers(*pairs: np.ndarray) -> dict[str, Any]:
-    """The answer of every attention to the query."""
-    modules = {
-        "linear: one gradient step": attention.LinearAttention(),
-        "delta rule: online gradient descent": attention.DeltaRule(STEP, DECAY),
-        "mesa: ridge regression": attention.ConditionalMean(kernels.Linear(), ridge=RIDGE),
-        "smoother: a weighted constant": attention.KernelSmoother(kernels.RBF()),
-        "local linear: a weighted line": attention.LocalLinear(kernels.RBF(), ridge=RIDGE),
-    }
-    return {name: module(*pairs) for name, module in modules.items()}
-
-
-def _fits(query: np.ndarray, keys: np.ndarray, values: np.ndarray) -> Arrays:
-    """The fits that they stand for, by their steps or by least squares, at the query."""
+def _fits(query: np.ndarray, keys: np.ndarray, values: np.ndarray) -> dict[str, Any]:
+    """Attention, and the fit that it stands for by its steps or by least squares, at the query."""
     state = np.zeros((2, 3))
     for key, value in zip(keys, values, strict=True):
         state = DECAY * state
@@ -38,14 +25,23 @@ def _fits(query: np.ndarray, keys: np.ndarray, values: np.ndarray) -> Arrays:
     scores = np.exp(-np.sum((keys - query) ** 2, axis=1) / 2)
     roots = np.sqrt(scores / scores.sum())[:, None]
     line = roots * np.hstack([np.ones((12, 1)), keys - query])
-    return {
+    mesa = attention.ConditionalMean(kernels.Linear(), ridge=RIDGE)
+    local = attention.LocalLinear(kernels.RBF(), ridge=RIDGE)
+    routes = {
         # S = 0 − ∇ Σ ½‖v − Sk‖² at S = 0
-        "linear: one gradient step": values.T @ keys @ query,
-        "delta rule: online gradient descent": state @ query,
-        "mesa: ridge regression": query @ _least_squares(keys, values, np.eye(3)),
-        "smoother: a weighted constant": _least_squares(roots, roots * values)[0],
-        "local linear: a weighted line": _least_squares(line, roots * values, np.eye(3, 4, 1))[0],
+        "linear: one gradient step": (attention.LinearAttention(), values.T @ keys @ query),
+        "delta rule: online gradient descent": (attention.DeltaRule(STEP, DECAY), state @ query),
+        "mesa: ridge regression": (mesa, query @ _least_squares(keys, values, np.eye(3))),
+        "smoother: a weighted constant": (
+            attention.KernelSmoother(kernels.RBF()),
+            _least_squares(roots, roots * values)[0],
+        ),
+        "local linear: a weighted line": (
+            local,
+            _least_squares(line, roots * values, np.eye(3, 4, 1))[0],
+        ),
     }
+    return {name: (module(query, keys, values), fit) for name, (module, fit) in routes.items()}
 
 
 def _least_squares(rows: np.ndarray, targets: np.ndarray, penalty: Any = None) -> np.ndarray:
@@ -67,8 +63,7 @@ F_FAMILY_CLOSED = Claim(
     r"a − B(k_i − q)‖^2 + λ‖B‖^2,  p_i = \frac{K(q,k_i)}{Σ_j K(q,k_j)}",
     label="the family",
     measure=Agreement(
-        left=_answers,
-        right=_fits,
+        _fits,
         draw=_pairs,
         tolerance=1e-9,
         sides="each attention and the fit that it stands for, made by least squares or by its "

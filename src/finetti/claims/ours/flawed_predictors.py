@@ -1,5 +1,6 @@
 """Predictors with a planted flaw, and how often they are caught."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,29 +13,39 @@ from finetti.coherence.predictors.world_predictor import WorldLetters, WorldPair
 N_PATHS, N_ORDERS, N_NULL = 1500, 5, 999
 
 
-class Forgetful(WorldLetters):
-    """The exact predictive of all tokens but the oldest ones."""
+class Selective(WorldLetters):
+    """The exact predictive of some tokens, as if the others had not been seen."""
 
-    def __init__(self, world: Any, n_letters: int, forgotten: int):
-        super().__init__(world, n_letters)
-        self.forgotten = forgotten
+    def __init__(self, world: Any, seen: slice):
+        super().__init__(world, 2)
+        self.seen = seen
 
     def answer(self, tokens: Any) -> Any:
-        """Predict from all tokens except the oldest ones."""
-        return super().answer(tokens[:, self.forgotten :])
+        """Predict from the tokens at these places."""
+        return super().answer(tokens[:, self.seen])
 
 
-class Overconfident(WorldPairs):
-    """The exact predictive with all standard deviations multiplied by a factor."""
+class WrongVariance(WorldPairs):
+    """The exact mean of a world, with a ``change`` of its variance."""
 
-    def __init__(self, world: Any, factor: float):
+    def __init__(self, world: Any, change: Callable[[Any], Any]):
         super().__init__(world)
-        self.factor = factor
+        self.change = change
 
     def answer(self, query: Any, keys: Any, values: Any, variance: bool) -> Any:
-        """Return the exact mean, and the variance times factor²."""
+        """Return the exact mean, and the wrong variance."""
         mean, spread = super().answer(query, keys, values, variance)
-        return mean, None if spread is None else spread * self.factor**2
+        return mean, None if spread is None else self.change(spread)
+
+
+def overconfident(world: Any, factor: float) -> WrongVariance:
+    """All standard deviations multiplied by a factor."""
+    return WrongVariance(world, lambda variance: variance * factor**2)
+
+
+def noise_alone(world: Any) -> WrongVariance:
+    """The noise as variance: as if the latent were known."""
+    return WrongVariance(world, lambda variance: np.full(variance.shape, world.noise_variance))
 
 
 def forgetful_alarms(
@@ -50,7 +61,7 @@ def forgetful_alarms(
     world, context = latent.BetaBernoulli(), np.array([[1, 1, 1, 1, 0, 0, 0, 0]])
     compare = compare_orders(context, None, N_ORDERS, N_PATHS, rng)
     exact = LawSampler(WorldLetters(world, 2))
-    flawed = LawSampler(Forgetful(world, 2, forgotten))
+    flawed = LawSampler(Selective(world, slice(forgotten, None)))
     null = [moment_statistic(*compare(exact, rng))[0] for _ in range(N_NULL)]
 
     def alarms(predictor: LawSampler) -> int:
@@ -65,7 +76,7 @@ def miscalibrated_alarms(factor: float, repeats: int, level: float, rng: Any) ->
     from finetti.coherence.truth_distance import distance_at  # needs JAX
 
     world = latent.LinearGaussian(key_dimension=3, value_dimension=3)
-    predictor = Overconfident(world, factor)
+    predictor = overconfident(world, factor)
     seeds = rng.integers(2**31, size=repeats)
     found = [distance_at(predictor, world, 8, 200, int(seed)).p_value for seed in seeds]
     return sum(each is not None and each <= level for each in found)

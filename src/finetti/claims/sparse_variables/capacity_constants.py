@@ -132,22 +132,13 @@ def s_app_a_4(context: Context) -> Evidence:
     "times as much as one.",
     formula=r"γ = Σ_h (c_V(h)^{2/3} + c_{QK}(h)^{2/3}),  H \text{equal heads}: γ^3 ∝ H^3",
     check=CheckMethod.TIGHT,
-    rejects=f"{A_COST}, another power of H",
+    rejects=A_COST,
 )
 def s_lemma_a_12(context: Context) -> Evidence:
-    """What W_QK of the second of two heads costs against an instance, and H equal heads to H³."""
+    """What W_QK of the second of two heads costs against an instance."""
     two = bounds.MultiHeadClass(heads=(bounds.SoftmaxHeadNorms(),) * 2, width=3, query_norm=1.0)
     used = score_derivative(3.0) / multiplier(two, Sample(1, 2, input_norm=3.0), 3)
-    counts, gammas = range(1, 17), []
-    for count in counts:
-        heads = (bounds.SoftmaxHeadNorms(),) * count
-        several = bounds.MultiHeadClass(heads=heads, width=2)
-        gammas.append(several.composition(Sample(3, 4), "derived").log_gamma)
-    cubes = np.abs(3 * (np.array(gammas) - gammas[0]) - 3 * np.log(counts)).max()
-    return Evidence(
-        _attains("tokens of length 3: change / what W_QK costs", used),
-        close("γ³ of H ≤ 16 equal heads: log of its ratio to H³", cubes, 1e-12),
-    )
+    return Evidence(_attains("tokens of length 3: change / what W_QK costs", used))
 
 
 def _draw_several_heads(rng: np.random.Generator) -> tuple:
@@ -156,18 +147,17 @@ def _draw_several_heads(rng: np.random.Generator) -> tuple:
     return (query, key, value, output), rng.normal(size=(12, 6))
 
 
-def _sum_of_heads(weights: Any, tokens: Any) -> dict[str, Any]:
-    found = attention.MultiHead(*weights, activation="relu")(tokens, tokens)
-    return {"sum of heads and concatenated layer": found, "sum of heads and a loop": found}
-
-
-def _other_routes(weights: Any, tokens: Any) -> dict[str, Any]:
-    together = attention.MultiHead(*weights, activation="relu").concatenated()(tokens, tokens)
+def _sums_of_heads(weights: Any, tokens: Any) -> dict[str, Any]:
+    summed = attention.MultiHead(*weights, activation="relu")
+    found = summed(tokens, tokens)
     heads = (
         attention.Head.transformer(*each, activation="relu") for each in zip(*weights, strict=True)
     )
     alone = sum(np.asarray(head(tokens, tokens)) for head in heads)
-    return {"sum of heads and concatenated layer": together, "sum of heads and a loop": alone}
+    return {
+        "sum of heads and concatenated layer": (found, summed.concatenated()(tokens, tokens)),
+        "sum of heads and a loop": (found, alone),
+    }
 
 
 s_app_a_5 = Claim(
@@ -176,8 +166,7 @@ s_app_a_5 = Claim(
     statement="A sum of heads is the concatenated layer whose W_C stacks those of the heads.",
     formula="Σ_h σ(softmax(X W_Q^h (X W_K^h)^⊤) X W_V^h) W_C^h = σ([head_1 … head_H]) W_C",
     measure=Agreement(
-        left=_sum_of_heads,
-        right=_other_routes,
+        _sums_of_heads,
         draw=_draw_several_heads,
         tolerance=1e-10,
         sides="four heads together, and σ(concatenation) times the stacked W_C or one head at a "
@@ -205,13 +194,11 @@ s_app_a_5 = Claim(
     ),
 )
 def s_lemma_a_8(context: Context, form: Form = "derived") -> Evidence:
-    """γ³/C² against the value at the point, a numerical minimum, and random points; for two shares
-    that add up to 1 also on a grid. Of the erratum: the value at (1000, −999)."""
-    two = math.exp(allocate([0.0, 0.0], [0.0, 0.0])[0])  # γ³/C² = 2³
+    """γ³/C² against the value at the point, a numerical minimum, and random points. Of the erratum:
+    the value at (1000, −999)."""
     if form == "printed":
+        two = math.exp(allocate([0.0, 0.0], [0.0, 0.0])[0])  # γ³/C² = 2³
         return Evidence(at_least("value at (1000, −999)", 1 / 1000**2 + 1 / 999**2, two))
-    shares = np.linspace(0, 1, 10_001)[1:-1]
-    positive = (1 / shares**2 + 1 / (1 - shares) ** 2).min()
     draws = 200
     rng = context.draws()
     constraint, attained, numeric, least = 0.0, 0.0, 0.0, math.inf
@@ -235,7 +222,6 @@ def s_lemma_a_8(context: Context, form: Form = "derived") -> Evidence:
         close("value at the point", attained, 1e-12),
         close("the point obeys Σ β_i x_i = C", constraint, 1e-12),
         at_least(f"least of {50 * draws} other points / (γ³/C²)", least, 1.0),
-        within("two shares: least value at positive ones / 8", positive / two, 1 - 1e-9, 1.001),
     )
 
 
@@ -297,7 +283,7 @@ def _packing_share(terms: int) -> float:
     formula=r"log N_∞ ≤ 36 \frac{d_2^2 B_∞^2 B_X^2}{ε^2} log(2 ⌈\frac{4 B_∞ B_X \sqrt{d_2}}{ε} + "
     r"2⌉ N + 1);  K_i = ⌊\frac{n ‖v_i‖}{B_1}⌋ + 1,  Σ_i K_i ≤ n + d_2",
     check=CheckMethod.TIGHT,
-    rejects="another power of d₂, a cover of one column that is 300 times as large",
+    rejects="a cover of one column that is 300 times as large",
     erratum=Erratum(
         8,
         title="printed: the columns share a budget by B_∞",
@@ -312,8 +298,8 @@ def _packing_share(terms: int) -> float:
     ),
 )
 def s_lemma_4_5(context: Context, form: Form = "derived") -> Evidence:
-    """The cover of d₂ columns, each by Lemma A.10; a packing of functionals of one column against
-    its bound; and whether the budgets of random W suffice, in units, lengths and cost."""
+    """A packing of functionals of one column against its bound; and whether the budgets of random W
+    suffice, in units, lengths and cost."""
     rng, filled = context.draws(), []
     counts = (1, _COLUMNS, 8 * _COLUMNS) if form == "derived" else (_COLUMNS, 8 * _COLUMNS)
     for count in counts:
@@ -321,14 +307,8 @@ def s_lemma_4_5(context: Context, form: Form = "derived") -> Evidence:
             filled.append(at_most(f"n = {count}: {what}", found, 1 + 1e-12))
     if form == "printed":
         return Evidence(*(each for each in filled if "units" in each.name))
-    sample, columns = Sample(1000, 50), []
-    for outputs in (2, 8, 64):
-        one = bounds.VectorCovering(1.0, 0.1 / math.sqrt(outputs)).evaluate(sample).value
-        together = bounds.LinearMapCovering(1.0, 0.1, outputs=outputs).evaluate(sample).value
-        columns.append(abs(outputs * one / together - 1))
     packed = [_packing_share(terms) for terms in (1, 10, 100)]
     return Evidence(
-        close("d₂ columns at ε/√d₂: their covers / bound, minus 1", largest_of(columns), 1e-12),
         at_most("one column: largest log packing / bound", largest_of(packed), 1.0),
         at_least("the same, the smallest for 1, 10 and 100 entries", smallest_of(packed), 0.003),
         *filled,
@@ -442,17 +422,12 @@ def s_thm_a_17(context: Context, form: Form = "derived") -> Evidence:
     )
     deep = bounds.TransformerClass(layers=layers, width=3)
     moved = float(lipschitz.network_perturbation(*two_layers()).measured) / step
-    bound = bounds.ProjectedTransformerCovering(deep, 0.1)
-    steps = np.diff([bound.evaluate(Sample(1000, 10**k - 1)).value for k in range(2, 9)])
     used = {
         "B_X = 2, M": of_scores / multiplier(unit, Sample(1, 2, input_norm=longest), 2),
         "L_σ = 3, W_C": of_outputs / allowed,
         "two layers, W_C of the first": moved / multiplier(deep, Sample(1, 2, input_norm=0.1), 1),
     }
-    return Evidence(
-        *(_attains(f"{name}: change / its cost", share) for name, share in used.items()),
-        close("spread of the steps per decade of T", np.ptp(steps) / steps.mean(), 1e-6),
-    )
+    return Evidence(*(_attains(f"{name}: change / its cost", each) for name, each in used.items()))
 
 
 s_thm_4_6 = Claim(

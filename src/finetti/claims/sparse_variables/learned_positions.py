@@ -12,6 +12,8 @@ from finetti.core.numbers import largest_of
 from finetti.display.card import Table
 from finetti.studies.trials import Trial, TrialResult, canonical_json
 
+QUICK: dict[str, Any] = {"options": {"dropout": "none", "clip_norm": None}, "iterations": 600}
+
 
 @cache
 def _outcomes(seed: int, content: str) -> list[TrialResult]:
@@ -66,8 +68,7 @@ def s_fig_2(
 
     Quick: without dropout and clip, in a fraction of the time. Paper: with the paper's settings.
     """
-    options: dict[str, Any] = {"dropout": "none", "clip_norm": None}
-    settings = context.pick(quick={"options": options, "iterations": iterations}, paper={})
+    settings = context.pick(quick={**QUICK, "iterations": iterations}, paper={})
     rows, rates = [], []
     for (length, n_samples), count in zip((few, many), trials, strict=True):
         found = run_trials(context, count, context_length=length, n_samples=n_samples, **settings)
@@ -81,9 +82,6 @@ def s_fig_2(
         at_least("share of trials that succeed with many samples", rates[1], 0.5),
         tables=(Table("AND of 3 hidden bits", columns, tuple(rows)),),
     )
-
-
-QUICK: dict[str, Any] = {"options": {"dropout": "none", "clip_norm": None}, "iterations": 600}
 
 
 @claim(

@@ -13,8 +13,7 @@ from finetti.core.errors import InputError, bad_argument
 from finetti.core.numbers import as_norm, as_positive, as_whole
 from finetti.models.answers import check_shape
 from finetti.models.factory import parameters
-from finetti.models.model import JaxNetwork
-from finetti.probe.learners.learner import LOGITS, NetworkLearner
+from finetti.probe.learners.learner import LOGITS, NetworkLearner, TrainedLearner
 from finetti.training.optimizers import adamw
 
 Inputs = Literal["integers", "floats"]
@@ -22,30 +21,45 @@ Inputs = Literal["integers", "floats"]
 OPTIMIZER_DEFAULTS = {"learning_rate": 1e-3, "weight_decay": 1e-4, "clip_norm": 1.0}
 
 
-@final
 @dataclass(frozen=True, kw_only=True)
-class UserNetwork(NetworkLearner):
-    """A user's network; it is trained as the paper trains its own, unless it says otherwise.
+class UserLearner(TrainedLearner):
+    """A user's network of any library.
 
     Args:
         model: the network.
-        inputs: the bits arrive as int32 ("integers", for embeddings) or float32 ("floats").
-        own_optimizer: an Optax gradient transformation or a function that returns one; without it
-            AdamW.
+        inputs: the bits arrive as integers, for embeddings, or as float32 ("floats").
         optimizer_options: those of `OPTIMIZER_DEFAULTS` that the optimizer takes.
     """
 
-    model: JaxNetwork
+    model: Any
     inputs: Inputs = "integers"
-    own_optimizer: Any = None
     optimizer_options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check_training(self, self.model.name)
+        name = self.model.name
+        if self.inputs not in ("integers", "floats"):
+            raise bad_argument("inputs", name, '"integers" or "floats"', repr(self.inputs))
+        as_whole(self.iterations, "iterations", name)
+        as_whole(self.check_every, "check_every", name)
 
     def settings(self) -> dict[str, Any]:
         """Of the training, of the optimizer, and of the factory; as options they give it again."""
-        return training_settings(self)
+        names = ("iterations", "check_every", "inputs")
+        own = {name: getattr(self, name) for name in names}
+        return {**own, **self.optimizer_options, **self.model.settings}
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class UserNetwork(UserLearner, NetworkLearner):
+    """A user's network in JAX, trained as the paper trains its own unless it says otherwise.
+
+    Args:
+        own_optimizer: an Optax gradient transformation or a function that returns one; without it
+            AdamW.
+    """
+
+    own_optimizer: Any = None
 
     def init(self, key: Any, context_length: int) -> Any:
         """Draw the parameters."""
@@ -80,21 +94,6 @@ class UserNetwork(NetworkLearner):
     @property
     def _dtype(self) -> Any:
         return jnp.int32 if self.inputs == "integers" else jnp.float32
-
-
-def check_training(learner: Any, name: str) -> None:
-    """Refuse settings that no network can be trained with."""
-    if learner.inputs not in ("integers", "floats"):
-        raise bad_argument("inputs", name, '"integers" or "floats"', repr(learner.inputs))
-    for setting in ("iterations", "check_every"):
-        as_whole(getattr(learner, setting), setting, name)
-
-
-def training_settings(learner: Any) -> dict[str, Any]:
-    """Settings of the training, of the optimizer, and of the factory."""
-    names = ("iterations", "check_every", "inputs")
-    own = {name: getattr(learner, name) for name in names}
-    return {**own, **learner.optimizer_options, **learner.model.settings}
 
 
 def optimizer_options(

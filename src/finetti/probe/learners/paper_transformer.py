@@ -10,6 +10,7 @@ import optax
 from jaxtyping import Array, Float, Integer
 
 from finetti.core.errors import bad_argument
+from finetti.core.numbers import as_norm, as_positive, as_whole
 from finetti.probe.learners.factored_transformer import factored_logits
 from finetti.probe.learners.learner import NetworkLearner
 from finetti.probe.learners.textbook_transformer import (
@@ -72,9 +73,7 @@ class TransformerLearner(NetworkLearner):
     def __post_init__(self) -> None:
         owner = "TransformerLearner"
         for name in ("width", "n_heads", "n_layers", "iterations", "check_every"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise bad_argument(name, owner, "a positive integer", repr(value))
+            object.__setattr__(self, name, as_whole(getattr(self, name), name, owner))
         if self.width % self.n_heads:
             raise bad_argument("n_heads", owner, f"a divisor of width = {self.width}", self.n_heads)
         if self.dropout not in DROPOUTS:
@@ -85,13 +84,11 @@ class TransformerLearner(NetworkLearner):
                 object.__setattr__(self, f"{name}_dropout", preset)
             elif not 0 <= rate < 1:
                 raise bad_argument(f"{name}_dropout", owner, "at least 0 and below 1", rate)
-        for name in ("learning_rate", "initial_scale"):
-            if not getattr(self, name) > 0:
-                raise bad_argument(name, owner, "a number > 0", getattr(self, name))
-        if not self.weight_decay >= 0:
-            raise bad_argument("weight_decay", owner, "at least 0", self.weight_decay)
-        if self.clip_norm is not None and not self.clip_norm > 0:
-            raise bad_argument("clip_norm", owner, "a number > 0, or None", self.clip_norm)
+        as_positive(self.learning_rate, "learning_rate", owner)
+        as_positive(self.initial_scale, "initial_scale", owner)
+        as_norm(self.weight_decay, "weight_decay", owner)
+        if self.clip_norm is not None:
+            as_positive(self.clip_norm, "clip_norm", owner)
 
     def init(self, key: Any, context_length: int) -> Params:
         """Normal weights, embeddings and positions, zero biases; float32."""

@@ -1,6 +1,6 @@
 """PyTorch modules as learners: their logits, and their training by AdamW."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
@@ -8,38 +8,17 @@ from numpy.typing import NDArray
 
 from finetti.core.errors import InputError
 from finetti.models.answers import check_shape, named_errors
-from finetti.models.torch_model import TorchModel
-from finetti.probe.learners.learner import LOGITS, TrainedLearner
-from finetti.probe.learners.network_learner import (
-    Inputs,
-    check_training,
-    has_decay,
-    training_settings,
-)
+from finetti.probe.learners.learner import LOGITS
+from finetti.probe.learners.network_learner import UserLearner, has_decay
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class TorchLearner(TrainedLearner):
-    """A module that is called with a batch (m, T), trained by AdamW on all samples at once.
+class TorchLearner(UserLearner):
+    """A PyTorch module that is called with a batch (m, T), trained by AdamW on all samples at once.
 
-    Args:
-        model: the module.
-        inputs: the bits arrive as int64 ("integers", for embeddings) or float32 ("floats").
-        optimizer_options: learning_rate, weight_decay (decoupled, of tensors with two axes or more,
-            embeddings excepted) and clip_norm of AdamW.
+    Weight decay is decoupled, of tensors with two axes or more, embeddings excepted.
     """
-
-    model: TorchModel
-    inputs: Inputs = "integers"
-    optimizer_options: dict[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        check_training(self, self.model.name)
-
-    def settings(self) -> dict[str, Any]:
-        """Of the training, of the optimizer, and of the factory; as options they give it again."""
-        return training_settings(self)
 
     def init(self, context_length: int) -> Any:
         """Draw a new module, by PyTorch's own generator."""

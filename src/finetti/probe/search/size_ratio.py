@@ -64,6 +64,8 @@ def size_ratio(
     '2 [1.7, 2.35]'
     >>> size_ratio(("a", "b"), 20, size(20.0), size(95.0)).text
     '4.75 [4.05, ∞]'
+    >>> size_ratio(("a", "b"), 20, size(20.0), size(10.5)).text
+    '0.525 [0, 0.616]'
     """
     (first_low, first_high), (second_low, second_high) = _ends(first), _ends(second)
     confidence = first.interval.confidence

@@ -9,7 +9,7 @@ from finetti.probe.learners.estimator_learner import as_labels
 from finetti.probe.learners.learner import FitLearner
 from finetti.probe.tasks.trial_samples import draw_samples
 from finetti.probe.tasks.validation import BLOCK, ErrorCount, allowed_errors, score_until
-from finetti.probe.trials.trial_metrics import trial_metrics
+from finetti.probe.trials.trial_metrics import run_each, trial_metrics
 from finetti.studies.trials import Trial, TrialResult
 
 
@@ -21,14 +21,8 @@ class FitTrials:
         self.allowed = allowed_errors(params["n_validation"], params["success_accuracy"])
 
     def run(self, trials: Sequence[Trial], slots: int) -> list[TrialResult | Exception]:
-        """The outcome of every trial, in order; an exception in the place of one that raised."""
-        found: list[TrialResult | Exception] = []
-        for trial in trials:
-            try:
-                found.append(self._run(trial))
-            except Exception as error:
-                found.append(error)  # becomes the failure of this trial, with its traceback
-        return found
+        """The outcome of every trial."""
+        return run_each(trials, self._run)
 
     def _run(self, trial: Trial) -> TrialResult:
         samples = draw_samples(trial.params, trial.seed)

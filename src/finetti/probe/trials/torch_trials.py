@@ -11,7 +11,7 @@ from finetti.core.keys import generator, seed_of
 from finetti.probe.learners.torch_learner import TorchLearner
 from finetti.probe.tasks.trial_samples import TrialSamples, draw_samples
 from finetti.probe.trials.network_trials import NetworkTrials, TrialState
-from finetti.probe.trials.trial_metrics import LearnerError
+from finetti.probe.trials.trial_metrics import LearnerError, run_each
 from finetti.studies.trials import Trial, TrialResult
 from finetti.training.cohort import TrainingRun
 
@@ -30,14 +30,8 @@ class TorchTrials(NetworkTrials):
         self.learner = replace(learner, iterations=params["iterations"])
 
     def run(self, trials: Sequence[Trial], slots: int) -> list[TrialResult | Exception]:
-        """The outcome of every trial, in order; an exception in the place of one that raised."""
-        found: list[TrialResult | Exception] = []
-        for trial in trials:
-            try:
-                found.append(self._result(self._train(trial)))
-            except Exception as error:
-                found.append(error)  # becomes the failure of this trial, with its traceback
-        return found
+        """The outcome of every trial."""
+        return run_each(trials, lambda trial: self._result(self._train(trial)))
 
     def _train(self, trial: Trial) -> TrainingRun:
         import torch  # pyright: ignore[reportMissingImports]

@@ -12,6 +12,7 @@ from finetti.boolean.functions.truth_table import TruthTable
 from finetti.boolean.spectra import WalshSpectrum, spectrum
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_whole
+from finetti.core.statistics import mean_with_error
 from finetti.display.card import Card, Table
 from finetti.display.displayable import Displayable
 from finetti.probe.tasks.hidden_rule import HiddenTask
@@ -112,7 +113,7 @@ def walsh_trace(
     if weights is None:
         weights = np.full(len(others), 1 / len(others))
         signs = 1 - 2 * (settings.astype(int) @ settings.T % 2)
-        errors = (values @ signs / len(settings)).std(axis=0, ddof=1) / np.sqrt(len(others))
+        errors = mean_with_error(values @ signs / len(settings))[1]
     found = spectrum(TruthTable(task.indices, weights @ values))
     return WalshTrace(found, errors, spectrum(TruthTable(task.indices, rule.function.table())))
 
@@ -146,11 +147,6 @@ class AttentionMass(Displayable):
     standard_errors: Reals
     uniform: float
 
-    @property
-    def largest(self) -> float:
-        """Of the head that looks most at the hidden positions."""
-        return float(self.mean.max())
-
     def __card__(self) -> Card:
         rows = tuple(zip(range(len(self.mean)), self.mean, self.standard_errors, strict=True))
         table = Table("heads", ("head", "mass on hidden positions", "standard error"), rows)
@@ -173,6 +169,5 @@ def attention_mass(weights: Any, task: HiddenTask) -> AttentionMass:
     if array.ndim != 3 or array.shape[2] != length + 1 or not len(array):
         requirement = f"of shape (m, H, {length + 1})"
         raise bad_argument("weights", "attention_mass", requirement, f"shape {array.shape}")
-    mass = array[:, :, list(task.indices)].sum(axis=2)
-    errors = mass.std(axis=0) / np.sqrt(max(len(mass) - 1, 1))
-    return AttentionMass(mass.mean(axis=0), errors, task.rule.sparsity / (length + 1))
+    mean, errors = mean_with_error(array[:, :, list(task.indices)].sum(axis=2))
+    return AttentionMass(mean, errors, task.rule.sparsity / (length + 1))

@@ -1,15 +1,29 @@
 """What a trial says when it has ended: whether the rule was found, and if not, why."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from finetti.core.errors import FinettiError
 from finetti.probe.tasks.trial_samples import TrialSamples
 from finetti.probe.tasks.validation import ErrorCount
+from finetti.studies.trials import Trial, TrialResult
 
 
 class LearnerError(FinettiError):
     """A learner did something that no learner may do."""
+
+
+def run_each(
+    trials: Sequence[Trial], run: Callable[[Trial], TrialResult | Exception]
+) -> list[TrialResult | Exception]:
+    """The outcome of every trial, in order; an exception in the place of one that raised."""
+    found: list[TrialResult | Exception] = []
+    for trial in trials:
+        try:
+            found.append(run(trial))
+        except Exception as error:
+            found.append(error)  # becomes the failure of this trial, with its traceback
+    return found
 
 
 def trial_metrics(

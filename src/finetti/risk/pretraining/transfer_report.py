@@ -138,15 +138,6 @@ class TransferReport(Displayable):
         total = ("bound", self.bound.value)
         return waterfall(parts, total, title, "excess risk", reference=self.excess)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        names = (
-            "excess aligned_excess condition_number pretraining_excess transfer_error "
-            "latent_error aggregation_error ratio"
-        )
-        values = {name: getattr(self, name) for name in names.split()}
-        return {**values, "bound": self.bound.value, "terms": self.terms}
-
     def __card__(self) -> Card:
         sizes = (
             self.aggregation_error,

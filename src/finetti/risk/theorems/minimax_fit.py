@@ -8,7 +8,7 @@ import numpy as np
 from finetti.core.arrays import check_finite
 from finetti.core.errors import FinettiError, bad_argument
 from finetti.core.numbers import largest_of, smallest_of
-from finetti.risk.theorems.linear_program import solve_linear_program
+from finetti.risk.solvers import solve_linear_program
 
 ROUNDS = 200
 _TOLERANCE = 1e-7  # of the largest error, relative to the targets

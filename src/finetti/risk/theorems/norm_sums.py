@@ -1,15 +1,12 @@
 """min over a box of the mean of ‖r_i + J_i δ‖, with a certificate from below."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from finetti.core.numbers import largest_of, smallest_of
-from finetti.risk.lbfgs import minimize_smooth
-from finetti.risk.theorems.linear_program import solve_linear_program
+from finetti.risk.solvers import minimize_smooth, solve_linear_program
 from finetti.risk.theorems.parameter_box import ParameterBox
 
 STAGES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)  # of the mean residual: how much each stage smooths
@@ -30,16 +27,10 @@ class NormSumMinimum:
     dual: float
     move: np.ndarray
 
-    @property
-    def gap(self) -> float:
-        """value − dual ≥ 0."""
-        return self.value - self.dual
-
 
 def minimize_norms(
     residual: np.ndarray,
-    apply: Callable[[np.ndarray], np.ndarray],
-    pull: Callable[[np.ndarray], np.ndarray],
+    matrix: np.ndarray,
     box: ParameterBox,
     at: np.ndarray,
     *,
@@ -55,8 +46,7 @@ def minimize_norms(
 
     Args:
         residual: r, (n, d_y).
-        apply: δ ↦ Jδ, (n, d_y).
-        pull: u ↦ Jᵀu, (p,).
+        matrix: J, (n, d_y, p).
         box: Θ.
         at: θ̂, a member of Θ.
         tolerance: the gap to stop at, as a share of the value.
@@ -64,13 +54,11 @@ def minimize_norms(
     One residual and one direction, |1 − 2δ| on [0, 1/4]:
 
     >>> box = ParameterBox(0.0, 0.25)
-    >>> line = np.array([[-2.0]])
-    >>> found = minimize_norms(np.ones((1, 1)), lambda d: line * d, lambda u: u[0] @ line, box,
-    ...     np.zeros(1))
+    >>> found = minimize_norms(np.ones((1, 1)), np.array([[[-2.0]]]), box, np.zeros(1))
     >>> round(found.value, 6), round(found.dual, 3)
     (0.5, 0.5)
     """
-    count = len(residual)
+    count, flat = len(residual), matrix.reshape(residual.size, at.size)
     scale = float(np.mean(np.linalg.norm(residual, axis=1)))
     move = np.zeros_like(at)
     best, floor = (scale, move), 0.0  # u = 0 is allowed
@@ -79,58 +67,52 @@ def minimize_norms(
 
     def look(move: np.ndarray, smooth: float) -> tuple[float, np.ndarray, np.ndarray]:
         """The smoothed mean, its slope, and u."""
-        moved = residual + apply(move)
+        moved = residual + matrix @ move
         sizes = np.sqrt(np.sum(moved**2, axis=1, keepdims=True) + smooth**2)
         unit = moved / sizes
-        return float(sizes.mean()), pull(unit) / count, unit
+        return float(sizes.mean()), unit.ravel() @ flat / count, unit
 
     def judge(move: np.ndarray, unit: np.ndarray) -> bool:
         """Whether the gap is small enough, now that this move and this u are known."""
         nonlocal best, floor
-        value = float(np.mean(np.linalg.norm(residual + apply(move), axis=1)))
+        value = float(np.mean(np.linalg.norm(residual + matrix @ move, axis=1)))
         if value < best[0]:
             best = value, move
-        dual = float(np.sum(unit * residual)) / count + box.minimize_linear(pull(unit) / count, at)
+        slope = unit.ravel() @ flat / count
+        dual = float(np.sum(unit * residual)) / count + box.minimize_linear(slope, at)
         # It grows with u, which may grow until one ‖u_i‖ is 1.
         floor = largest_of(floor, dual / max(float(np.linalg.norm(unit, axis=1).max()), 1e-300))
         return best[0] - floor <= tolerance * best[0]
 
+    low, high, _ = np.broadcast_arrays(box.low - at, box.high - at, at)
+    ends = np.stack([low, high], axis=1)
     for share in STAGES:
         smooth = share * scale
-        move = _smoothed(lambda each, s=smooth: look(each, s)[:2], move, box, at)
+        move = minimize_smooth(lambda each, s=smooth: look(each, s)[:2], move, ends)
         move = box.project(at + move) - at
         if judge(move, look(move, smooth)[2]):
             break
     else:
         small = residual.size * at.size <= MAX_LINEAR_ENTRIES
         if residual.shape[1] == 1 and small:
-            move, unit = _by_linear_program(residual[:, 0], apply, box, at)
+            move, unit = _by_linear_program(residual[:, 0], flat, ends)
             judge(box.project(at + move) - at, unit)
     return NormSumMinimum(best[0], smallest_of(floor, best[0]), best[1])
 
 
 def _by_linear_program(
-    residual: np.ndarray, apply: Callable[[np.ndarray], np.ndarray], box: ParameterBox, at: Any
+    residual: np.ndarray, matrix: np.ndarray, ends: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """δ and u of min Σ_i t_i/n over at + δ ∈ Θ with −t_i ≤ r_i + J_iδ ≤ t_i."""
-    count, matrix = len(residual), np.stack([apply(each)[:, 0] for each in np.eye(at.size)], axis=1)
+    """δ and u of min Σ_i t_i/n over the ``ends`` of δ with −t_i ≤ r_i + J_iδ ≤ t_i."""
+    count, size = matrix.shape
     sizes = -sparse.eye_array(count)  # n×n: dense, it would be all of the memory for many samples
-    ends = np.stack(np.broadcast_arrays(box.low - at, box.high - at), axis=1)
     found = solve_linear_program(
-        np.concatenate([np.zeros(at.size), np.full(count, 1 / count)]),
+        np.concatenate([np.zeros(size), np.full(count, 1 / count)]),
         sparse.block_array([[matrix, sizes], [-matrix, sizes]]),
         np.concatenate([-residual, residual]),
         [*map(tuple, ends), *[(0, None)] * count],
     )
     if found.x is None:  # the box holds `at`, so there is one; nothing is gained if it is not found
-        return np.zeros_like(at), np.zeros((count, 1))
+        return np.zeros(size), np.zeros((count, 1))
     above, below = np.split(found.ineqlin.marginals, 2)
-    return found.x[: at.size], count * (below - above)[:, None]
-
-
-def _smoothed(
-    function: Callable[[np.ndarray], Any], start: np.ndarray, box: ParameterBox, at: np.ndarray
-) -> np.ndarray:
-    """The smoothed minimum over the box, from a warm start."""
-    ends = np.broadcast_arrays(box.low - at, box.high - at, at)[:2]
-    return minimize_smooth(function, start, np.stack(ends, axis=1).tolist())
+    return found.x[:size], count * (below - above)[:, None]

@@ -5,7 +5,6 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from finetti.core.conversion import as_array
@@ -21,7 +20,7 @@ from finetti.risk.parameters import flatten, unflatten
 from finetti.risk.theorems.norm_sums import minimize_norms
 from finetti.risk.theorems.parameter_box import ParameterBox
 
-DENSE_LIMIT = 2_000_000  # entries of a Jacobian that is kept as a matrix
+MAX_ENTRIES = 50_000_000  # of a Jacobian: 400 MB
 STEEPEST = 4.0  # sup ‖∇_f ℓ‖ for ‖y‖, ‖f‖ ≤ 1
 
 
@@ -36,7 +35,6 @@ class OptimizationBound(Displayable):
         constant: sup ‖∇_f ℓ‖: 4 where ‖y‖, ‖f_θ̂‖ ≤ 1, and 2·max(‖y‖ + ‖f_θ̂‖) where not.
         slack: max_θ∈Θ ⟨−∇Ê[ℓ], θ − θ̂⟩, which is 0 where θ̂ is stationary (5.12) and adds to the
             bound where not.
-        dense: whether the Jacobian was a matrix.
         move: θ − θ̂ at the minimum.
     """
 
@@ -45,7 +43,6 @@ class OptimizationBound(Displayable):
     dual: float
     constant: float
     slack: float
-    dense: bool
     move: np.ndarray = field(repr=False)
 
     @property
@@ -73,7 +70,6 @@ class OptimizationBound(Displayable):
             ("the same, from below", self.dual),
             ("constant", self.constant),
             ("slack of the stationary point", self.slack),
-            ("Jacobian", "a matrix" if self.dense else "products only"),
         )
         return Card("Optimization bound (5.13)", fields)
 
@@ -85,7 +81,6 @@ def optimization_bound(
     box: ParameterBox,
     *,
     tolerance: float = 1e-4,
-    dense_limit: int = DENSE_LIMIT,
 ) -> OptimizationBound:
     """(5.13) at a network θ̂, for the squared loss: both sides, the right one certified from below.
 
@@ -97,8 +92,6 @@ def optimization_bound(
         comparator: g: a network, or its answers on the sample (n, d_y).
         box: Θ, which contains θ̂.
         tolerance: of the gap between value and dual, as a share of the value.
-        dense_limit: entries up to which the Jacobian is a matrix; beyond, only products with it
-            and with its transpose are computed.
 
     A function without derivative at θ̂ = 0, y = −1 and g = 1 − η: the ratio is 1 − η/4.
 
@@ -129,27 +122,14 @@ def optimization_bound(
         if other.shape != found.shape:
             wanted = f"a network, or its answers of shape {found.shape}"
             raise bad_argument("comparator", "optimization_bound", wanted, f"shape {other.shape}")
-        dense = found.size * at.size <= dense_limit
-        if dense:
-            matrix = np.asarray(_jacobian(theta, network, held)).reshape(found.size, at.size)
-
-            def apply(move: np.ndarray) -> np.ndarray:
-                return (matrix @ move).reshape(found.shape)
-
-            def pull(unit: np.ndarray) -> np.ndarray:
-                return unit.ravel() @ matrix
-
-        else:
-
-            def apply(move: np.ndarray) -> np.ndarray:
-                return np.asarray(_push(theta, as_array(move), network, held))
-
-            def pull(unit: np.ndarray) -> np.ndarray:
-                return np.asarray(_pull(theta, as_array(unit), network, held))
-
-        best = minimize_norms(found - other, apply, pull, box, at, tolerance=tolerance)
-        miss = data.target - found
-        slack = -box.minimize_linear(pull(-2 * miss) / len(miss), at)
+        if found.size * at.size > MAX_ENTRIES:
+            got = f"{found.size} answers and {at.size} weights"
+            wanted = f"a sample whose Jacobian has at most {MAX_ENTRIES} entries"
+            raise bad_argument("data", "optimization_bound", wanted, got, "Take fewer sequences.")
+        matrix = np.asarray(_jacobian(theta, network, held))
+    best = minimize_norms(found - other, matrix, box, at, tolerance=tolerance)
+    miss = data.target - found
+    slack = -box.minimize_linear(np.einsum("ny,nyp->p", -2 * miss, matrix) / len(miss), at)
     sizes = np.linalg.norm(data.target, axis=1) + np.linalg.norm(found, axis=1)
     excess = np.mean(np.sum(miss**2, axis=1)) - np.mean(np.sum((data.target - other) ** 2, axis=1))
     return OptimizationBound(
@@ -158,7 +138,6 @@ def optimization_bound(
         best.dual,
         max(STEEPEST, 2 * float(sizes.max())),
         largest_of(0.0, slack),
-        dense,
         best.move,
     )
 
@@ -177,19 +156,3 @@ def _jacobian(theta: Any, network: Any, data: Encoded) -> Any:
 
     rows = jax.vmap(jax.jacrev(single), in_axes=(None, 0, 0))
     return rows(theta, data.tokens, data.mask_token)
-
-
-def _transposed(theta: Any, network: Any, data: Encoded) -> Any:
-    return jax.vjp(lambda t: unflatten(t, network)(data.tokens, data.mask_token), theta)
-
-
-@eqx.filter_jit
-def _pull(theta: Any, unit: Any, network: Any, data: Encoded) -> Any:
-    return _transposed(theta, network, data)[1](unit)[0]
-
-
-@eqx.filter_jit
-def _push(theta: Any, move: Any, network: Any, data: Encoded) -> Any:
-    """Jδ as the transpose of the transpose: some attentions have no forward-mode derivative."""
-    value, pull = _transposed(theta, network, data)
-    return jax.vjp(lambda unit: pull(unit)[0], jnp.zeros_like(value))[1](move)[0]
