@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from finetti.audit.audit_report import Audited, AuditReport
+from finetti.audit.audit_report import Audited, AuditFindings
 from finetti.audit.capacity import RESOLUTION, TUNING, Capacity, CapacityRow
 from finetti.audit.changes import CheckpointChanges
 from finetti.audit.result import TITLES, Audit
@@ -35,7 +35,7 @@ PAGE_TEXT = (
 )
 
 
-def audit_page(report: AuditReport, command: str = "") -> Document:
+def audit_page(report: AuditFindings, command: str = "") -> Document:
     """The page of a report; ``command`` makes it again."""
     found = report.found
     several = len(found) > 1
@@ -372,3 +372,11 @@ def _counts(audit: Audit) -> Iterator[tuple[str, int]]:
         plain = ".".join("*" if part.isdigit() else part for part in name.split("."))
         found[plain] = found.get(plain, 0) + 1
     yield from found.items()
+
+
+class AuditReport(AuditFindings):
+    """Checkpoints with all that is known of them; it prints its tables and draws its page."""
+
+    def page(self, command: str = "") -> Document:
+        """The page: what bounds ask for, where capacity sits, and all that was measured."""
+        return audit_page(self, command)

@@ -1,8 +1,8 @@
-"""What was measured of targets in a world: rows, verdicts, the table, and the page."""
+"""What was measured of targets in a world: rows, verdicts and the table."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from finetti.coherence.defects.defect import Defect
 from finetti.coherence.predictors.context_predictor import LAW
@@ -13,9 +13,6 @@ from finetti.display.card import Card, Table
 from finetti.display.formatting import format_number
 from finetti.display.pages.run_result import RunResult
 from finetti.latent.world import LatentModel
-
-if TYPE_CHECKING:
-    from finetti.display import Document
 
 COLUMNS = ("order", "martingale", "two-step")
 OF_TWO_LETTERS = ("order", "martingale = two-step")  # the same number, and shown once
@@ -107,7 +104,7 @@ class CoherenceVerdict:
 
 
 @dataclass(frozen=True, eq=False)
-class CoherenceTable(RunResult):
+class CoherenceFindings(RunResult):
     """Targets and their defects in one world."""
 
     page_name: ClassVar[str] = "coherence.html"
@@ -239,12 +236,6 @@ class CoherenceTable(RunResult):
         """Members of the family that do not behave as expected."""
         names = sorted({row.name for row in self.rows if not row.as_expected})
         return (f"Not as expected: {', '.join(names)}.",) if names else ()
-
-    def page(self, command: str = "") -> "Document":
-        """The page: the table, and defects and distance against the context length."""
-        from finetti.coherence.coherence_page import coherence_page
-
-        return coherence_page(self, command)
 
     def __card__(self) -> Card:
         return Card(self.headline, (("world", self.world.name),), (self.table(),), self.notes)

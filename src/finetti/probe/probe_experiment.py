@@ -14,13 +14,10 @@ from finetti.probe.tasks.validation import SUCCESS_ACCURACY
 from finetti.studies.executors.executor import Executor
 from finetti.studies.executors.resource_limits import Limits
 from finetti.studies.experiment import Experiment
-from finetti.studies.study import tell_on_stderr
 from finetti.studies.trial_table import store_table
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from finetti.probe.probe_result import ProbeResult
 
 STORE = "probe/trials.sqlite"
 # Of what is not given: a probe that shows what this is about, in two minutes.
@@ -34,7 +31,7 @@ LONG = 10**6  # a context in which every rule finds its bits
 
 
 @dataclass(frozen=True)
-class ProbeExperiment(Experiment["ProbeResult"]):
+class ProbeExperiment(Experiment):
     """What a probe asks: which rule, at which sizes, how often, and of whom.
 
     All learners see the same data: those of a trial follow from the seed, the replicate and the
@@ -232,74 +229,3 @@ class ProbeExperiment(Experiment["ProbeResult"]):
         sizes = tuple(sorted({int(each) for each in table["n_samples"].dropna()}))
         trials = 1 + max(map(int, table["replicate"]))
         return replace(self, n_samples=sizes, trials=trials, search=False)
-
-    def result(self, table: "pd.DataFrame", **found: Any) -> "ProbeResult":
-        """What the trials of ``table`` say."""
-        from finetti.probe.probe_result import ProbeResult
-
-        return ProbeResult(self, table, **found)
-
-
-def run_probe(
-    function: str = "and",
-    sparsity: int | None = None,
-    context_lengths: Sequence[int] = (),
-    n_samples: Sequence[int] = (),
-    trials: int = 0,
-    learners: Sequence[str] = (),
-    *,
-    options: Mapping[str, Mapping[str, Any]] | None = None,
-    search: bool = False,
-    level: float = 0.5,
-    online: bool = False,
-    store: str | Path = STORE,
-    seed: int = 0,
-    time_limit: float | None = None,
-    memory_limit: float | None = None,
-    executor: str | Executor = "local",
-    workers: int | None = None,
-    cluster: str | None = None,
-    retry_failed: bool = False,
-    quiet: bool = False,
-    tell: Callable[[str], None] = tell_on_stderr,
-    **fixed: Any,
-) -> "ProbeResult":
-    """How many samples learners need to find a hidden rule: ``finetti probe`` in Python.
-
-    Trials that the store has are not run again. The result prints its tables, writes its page
-    (``result.write_page("probe")``) and has all numbers (``result.to_dict()``).
-
-    Args:
-        function, sparsity, context_lengths, n_samples, trials, learners, options: what is asked;
-            see `ProbeExperiment`.
-        search, level, online, store, seed, time_limit, memory_limit: see `ProbeExperiment`, too.
-        executor, workers, cluster, retry_failed, quiet, tell: how it runs; see `Experiment.run`.
-        fixed: further parameters of `ProbeTrial`: label_noise, bit_probability, iterations,
-            success_accuracy, ambiguous, batch_size, trace.
-
-    >>> from tempfile import mkdtemp
-    >>> small = {"context_lengths": (10, 20), "n_samples": (5, 40), "trials": 4, "quiet": True}
-    >>> store = f"{mkdtemp()}/trials.sqlite"
-    >>> found = run_probe("and", 2, learners=["tree"], store=store, executor="inline", **small)
-    >>> found.counts
-    {'all': 16, 'done': 16, 'failed': 0}
-    """
-    experiment = ProbeExperiment(
-        function=function,
-        sparsity=sparsity,
-        context_lengths=context_lengths,
-        n_samples=n_samples,
-        trials=trials,
-        store=store,
-        learners=learners,
-        options=options or {},
-        fixed=fixed,
-        seed=seed,
-        time_limit=time_limit,
-        memory_limit=memory_limit,
-        search=search,
-        level=level,
-        online=online,
-    )
-    how = {"workers": workers, "cluster": cluster, "retry_failed": retry_failed}
-    return experiment.run(executor, **how, quiet=quiet, tell=tell)

@@ -1,10 +1,10 @@
 """What a probe found: the analysis of its trials beside the bounds, and why trials failed."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pandas as pd
 
@@ -20,16 +20,13 @@ from finetti.probe.search.size_ratio import SizeRatio, size_ratio
 from finetti.probe.tasks.information import InformationBounds, information_bounds
 from finetti.studies.experiment import ExperimentResult
 
-if TYPE_CHECKING:
-    from finetti.display import Section
-
 REASONS: tuple[str, ...] = ("solved", "ambiguous", "not fitted", "not generalized")
 AHEAD = 10  # times the longest context: where the laws are asked
 
 
 @dataclass(frozen=True)
-class ProbeResult(ExperimentResult):
-    """What a probe found; it prints its tables and draws its page.
+class ProbeFindings(ExperimentResult):
+    """What a probe found: the analysis of its trials, and tables of it.
 
     Args:
         experiment: what was asked.
@@ -250,19 +247,6 @@ class ProbeResult(ExperimentResult):
         if self.transitions is not None and self.experiment.online:
             tables += self.transition_tables()
         return [table for table in tables if table.rows]
-
-    @property
-    def summary(self) -> str:
-        """What was done, as the first paragraph of the page."""
-        from finetti.probe.probe_page import describe_probe
-
-        return describe_probe(self)
-
-    def sections(self) -> "Sequence[Section]":
-        """The content of the page."""
-        from finetti.probe.probe_page import probe_sections
-
-        return probe_sections(self)
 
     def success_tables(self) -> list[Table]:
         """Per learner: one row per sample size, one column per context length."""

@@ -1,10 +1,9 @@
 """What a study of the excess risk found: the three parts against n, with error bars."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -14,9 +13,6 @@ from finetti.display import Table, format_number
 from finetti.risk.risk_experiment import RiskExperiment
 from finetti.risk.risk_trial import MEASURED, PARTS
 from finetti.studies.experiment import ExperimentResult
-
-if TYPE_CHECKING:
-    from finetti.display import Section
 
 # E_approx and E_opt rest on the best network that was found, so they are estimates from one side.
 SIGNS = {"generalization": "", "approximation": "≤ ", "optimization": "≥ "}
@@ -75,8 +71,8 @@ class RiskPoint:
 
 
 @dataclass(frozen=True)
-class RiskResult(ExperimentResult):
-    """What a study of the excess risk found; it prints its table and draws its page.
+class RiskFindings(ExperimentResult):
+    """What a study of the excess risk found, and a table of it.
 
     Args:
         experiment: what was asked.
@@ -172,19 +168,6 @@ class RiskResult(ExperimentResult):
         columns = ("n", "trials", "excess risk", *beside, *PARTS, "bound on generalization")
         title = "Excess risk, taken apart"
         return [Table(title, columns, tuple(rows))] if rows else []
-
-    @property
-    def summary(self) -> str:
-        """What was done, as the first paragraph of the page."""
-        from finetti.risk.risk_page import describe_study
-
-        return describe_study(self)
-
-    def sections(self) -> "Sequence[Section]":
-        """The content of the page."""
-        from finetti.risk.risk_page import risk_sections
-
-        return risk_sections(self)
 
     def values(self) -> dict[str, Any]:
         """Plain data for JSON."""

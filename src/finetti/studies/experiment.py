@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from finetti.core.files import check_directory
 from finetti.core.provenance import software
@@ -32,10 +32,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-Result = TypeVar("Result", bound="ExperimentResult", covariant=True)
-
-
-class Experiment(ABC, Generic[Result]):
+class Experiment(ABC):
     """A question and the studies that answer it; a frozen dataclass with at least these fields.
 
     Args:
@@ -60,10 +57,6 @@ class Experiment(ABC, Generic[Result]):
     @abstractmethod
     def parts(self) -> dict[str, tuple[dict[str, list[Any]], dict[str, Any]]]:
         """The studies by name, each with its grid and its fixed parameters."""
-
-    @abstractmethod
-    def result(self, table: "pd.DataFrame", **found: Any) -> Result:
-        """What the trials of ``table`` say, and what else was ``found``."""
 
     def study_fields(self, part: str) -> dict[str, Any]:
         """What `Study` takes for a part, without grid and trials."""
@@ -117,52 +110,6 @@ class Experiment(ABC, Generic[Result]):
         """What is said before a run."""
         return self.estimate(workers).text
 
-    def run(
-        self,
-        executor: str | Executor = "local",
-        *,
-        workers: int | None = None,
-        cluster: str | None = None,
-        retry_failed: bool = False,
-        quiet: bool = False,
-        tell: Callable[[str], None] = tell_on_stderr,
-    ) -> Result:
-        """Run what has no result yet. After Ctrl-C the same call goes on.
-
-        Ctrl-C raises ``StudyInterrupted``, whose ``result`` is what is known by then.
-
-        Args:
-            executor: as for ``Study.run``.
-            workers: processes on this machine; one per core unless given.
-            cluster: address or scheduler file of a Dask cluster to use instead.
-            retry_failed: run the failed trials again as well.
-            quiet: no progress bar, and no sentences before the run.
-            tell: gets the sentences; stderr unless given.
-        """
-        if (executor, workers, cluster) == ("local", None, None):
-            # A trial is small: two of them on one core each end sooner than one after another.
-            workers = usable_cores()
-        options: dict[str, Any] = {"retry_failed": retry_failed, "quiet": quiet, "on_wait": tell}
-        found: dict[str, Any] = {}
-        stopped: StudyInterrupted | None = None
-        with one_interruption():
-            with open_executor(executor, workers, cluster) as opened:
-                plans = self.plans
-                if not quiet:
-                    tell(self.announcement(workers or 1))
-                    for name, study in self.studies.items():
-                        study.tell_earlier(plans[name], tell)
-                check_directory(Path(self.store).parent)
-                try:
-                    self.run_parts(opened, options, tell, found)
-                except StudyInterrupted as interruption:
-                    ignore_interruptions()  # what is left to do is to say what is known
-                    stopped = interruption
-            result = self.result(self.table(), interrupted=stopped is not None, **found)
-        if stopped is not None:
-            raise StudyInterrupted(stopped.summary, result) from None
-        return result
-
     def run_parts(
         self,
         executor: Executor,
@@ -196,7 +143,7 @@ class ExperimentResult(RunResult):
     part_column: ClassVar[str] = ""  # the parameter that tells the parts apart
     cell_columns: ClassVar[tuple[str, ...]] = ()  # the parameters of the grid
 
-    experiment: Experiment[Any]
+    experiment: Experiment
     trials: "pd.DataFrame"
     interrupted: bool = field(default=False, kw_only=True)
 
@@ -352,3 +299,58 @@ class ExperimentResult(RunResult):
         errors = self.failure_table()
         tables = (*self.tables(), *([errors] if errors else []))
         return Card(self.headline, tables=tables, notes=self.notes)
+
+
+Result = TypeVar("Result", bound=ExperimentResult)
+
+
+def run_experiment(
+    experiment: Experiment,
+    result_type: type[Result],
+    executor: str | Executor = "local",
+    *,
+    workers: int | None = None,
+    cluster: str | None = None,
+    retry_failed: bool = False,
+    quiet: bool = False,
+    tell: Callable[[str], None] = tell_on_stderr,
+) -> Result:
+    """Run what has no result yet. After Ctrl-C the same call goes on.
+
+    Ctrl-C raises ``StudyInterrupted``, whose ``result`` is what is known by then.
+
+    Args:
+        experiment: the question.
+        result_type: what shows its answer.
+        executor: as for ``Study.run``.
+        workers: processes on this machine; one per core unless given.
+        cluster: address or scheduler file of a Dask cluster to use instead.
+        retry_failed: run the failed trials again as well.
+        quiet: no progress bar, and no sentences before the run.
+        tell: gets the sentences; stderr unless given.
+    """
+    if (executor, workers, cluster) == ("local", None, None):
+        # A trial is small: two of them on one core each end sooner than one after another.
+        workers = usable_cores()
+    options: dict[str, Any] = {"retry_failed": retry_failed, "quiet": quiet, "on_wait": tell}
+    found: dict[str, Any] = {}
+    stopped: StudyInterrupted | None = None
+    with one_interruption():
+        with open_executor(executor, workers, cluster) as opened:
+            plans = experiment.plans
+            if not quiet:
+                tell(experiment.announcement(workers or 1))
+                for name, study in experiment.studies.items():
+                    study.tell_earlier(plans[name], tell)
+            check_directory(Path(experiment.store).parent)
+            try:
+                experiment.run_parts(opened, options, tell, found)
+            except StudyInterrupted as interruption:
+                ignore_interruptions()  # what is left to do is to say what is known
+                stopped = interruption
+        result = result_type(
+            experiment, experiment.table(), interrupted=stopped is not None, **found
+        )
+    if stopped is not None:
+        raise StudyInterrupted(stopped.summary, result) from None
+    return result
