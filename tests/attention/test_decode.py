@@ -160,6 +160,20 @@ def test_a_state_keeps_the_precision_of_the_data():
         assert state.append(keys[0], keys[0]).read(keys[0])[0].dtype == jnp.bfloat16
 
 
+def test_half_precision_keeps_a_state_that_does_not_drift():
+    rng = np.random.default_rng(5)
+    keys, values = (jnp.asarray(rng.normal(size=(60, 2)), jnp.bfloat16) for _ in range(2))
+    module = ConditionalMean(RBF(), ridge=1e-3)
+    state = start_decoding(module, keys[:20], values[:20], capacity=60)
+    for key, value in zip(keys[20:], values[20:], strict=True):
+        state = state.append(key, value)
+    assert state.factor.low.dtype == jnp.float32
+    found, variance = state.read(keys[7])
+    expected = module(*(array.astype(float) for array in (keys[7], keys, values)))
+    np.testing.assert_allclose(np.asarray(found, float), expected, rtol=2**-8, atol=1e-6)
+    assert found.dtype == variance.dtype == jnp.bfloat16
+
+
 def test_attention_without_a_state_says_what_its_state_is():
     keys, values, query = draw()
     for module in (Softmax(), KernelSmoother(RBF()), LocalLinear(RBF())):

@@ -8,6 +8,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
 
 from finetti.attention import fit_kernel
+from finetti.attention.cme.fit import INTERVAL_DEPTH
 from finetti.core.errors import InputError
 from finetti.kernels import RBF, Linear
 
@@ -50,6 +51,18 @@ def test_the_profile_has_its_top_at_the_fit_and_gives_an_interval(fit):
     assert "95 %" in str(chart["title"])
     with pytest.raises(InputError, match="lengthscale"):
         fit.profile("nothing")
+
+
+def test_an_interval_ends_where_the_likelihood_first_falls(fit, monkeypatch):
+    """Of two optima, the lower one does not count; an end that is not bounded is the last place."""
+    log_values, curve = np.arange(7.0), np.array([9.0, 0.0, 8.0, 10.0, 6.0, 9.5, 9.0])
+    monkeypatch.setattr(type(fit), "profile", lambda self, name: (np.exp(log_values), curve))
+    depth = INTERVAL_DEPTH
+    low, high = np.log(fit.interval("ridge"))
+    assert low == pytest.approx(2 + (2 - depth) / 2)
+    assert high == pytest.approx(3 + depth / 4)
+    curve[:] = 10.0
+    assert np.log(fit.interval("ridge")) == pytest.approx([0, 6])
 
 
 def test_the_fit_has_the_precision_of_the_caller(fit, data):

@@ -147,3 +147,13 @@ def test_precision_is_the_widest():
 def test_bad_input_is_named(call, word):
     with pytest.raises(InputError, match=f"`{word}`"):
         call()
+
+
+@pytest.mark.parametrize("of_query", [False, True])
+def test_a_masked_token_may_hold_anything(of_query):
+    mask = np.array([True, True, False, True, True, False, True])
+    spoiled = np.where(mask[:, None], TOKENS, np.nan)
+    given = np.broadcast_to(mask, (4, 7)) if of_query else mask
+    np.testing.assert_allclose(HEAD(spoiled, QUERY, given), HEAD(TOKENS, QUERY, mask), rtol=1e-12)
+    with pytest.raises(InputError, match="`tokens`"):
+        HEAD(spoiled, QUERY)

@@ -95,6 +95,16 @@ def test_limits():
     assert mean_resultant(3, 600.0) == pytest.approx(1 - 1 / 600, rel=1e-12)
 
 
+@pytest.mark.parametrize("dimension", [2, 3000, 4000, 10_000, 20_000])
+@pytest.mark.parametrize("share", [1e-9, 0.3, 0.625, 1.0])
+def test_the_ratio_exists_where_the_bessel_functions_underflow(dimension, share):
+    concentration = share * dimension
+    with mpmath.workdps(30):
+        expected = mpmath.besseli(dimension / 2, concentration, maxterms=10**6)
+        expected /= mpmath.besseli(dimension / 2 - 1, concentration, maxterms=10**6)
+    assert mean_resultant(dimension, concentration) == pytest.approx(float(expected), rel=1e-13)
+
+
 @pytest.mark.parametrize("concentration", [1e3, 1e5])
 def test_the_ratio_exists_where_the_constants_overflow(concentration):
     assert mean_resultant(3, concentration) == pytest.approx(1 - 1 / concentration, rel=1e-12)

@@ -169,3 +169,20 @@ HEADS = MultiHead(*np.ones((3, 1, 4, 4)))
 def test_bad_input_is_named(call, word):
     with pytest.raises(InputError, match=f"`{word}`"):
         call()
+
+
+def test_a_masked_token_may_hold_anything():
+    mask = np.array([True, True, False, True, True, False])
+    spoiled = np.where(mask[:, None], TOKENS, np.nan)
+    weights = [RNG.normal(size=(4, 4)) for _ in range(4)]
+    heads = MultiHead(*RNG.normal(size=(3, 1, 4, 4)), attention=rbf_attention(4))
+    networks = (
+        ProjectedTransformer([ProjectedLayer(*weights), ProjectedLayer(*weights[::-1])]),
+        ResidualTransformer([ResidualLayer(FeedForward(np.eye(4), np.eye(4)), heads)] * 2),
+    )
+    for network in networks:
+        found, expected = network(spoiled, mask), network(TOKENS, mask)
+        np.testing.assert_allclose(found[mask], expected[mask], rtol=1e-12)
+        assert np.isfinite(found).all()
+        with pytest.raises(InputError, match="`tokens`"):
+            network(spoiled)

@@ -15,8 +15,8 @@ from scipy import optimize
 import checkpoints as make
 from finetti.audit import (
     Audited,
+    AuditReport,
     WeightDelta,
-    audit_page,
     block_network,
     compare_checkpoints,
     measure_capacity,
@@ -34,7 +34,6 @@ from finetti.core.errors import UnsupportedError
 
 OWN = ("parameter count", "count", "Maurey", "Schatten", "smallest")
 GELU, SILU = 1.128905, 1.099840
-PROVENANCE = {"finetti": "", "numpy": "", "python": "", "platform": ""}
 
 
 def spectral(matrix):
@@ -133,7 +132,7 @@ def test_the_smallest_cover_says_what_its_radii_cost(capacity):
 
 def test_the_chain_by_hand(bert):
     arrays, audit = bert
-    passage = block_network(audit).passage(Sample(1, 1))
+    passage = block_network(audit).propagate_tokens(Sample(1, 1))
     lipschitz, radius = chain_by_hand(arrays)
     assert passage.log_lipschitz == pytest.approx(float(mpmath.log(lipschitz)), abs=1e-7)
     assert passage.log_radius == pytest.approx(float(mpmath.log(radius)), abs=1e-7)
@@ -142,7 +141,7 @@ def test_the_chain_by_hand(bert):
 
 def test_the_gated_rotary_chain_by_hand():
     arrays, audit = audited("llama", kv_heads=2)
-    passage = block_network(audit).passage(Sample(1, 1, input_norm=3.0))
+    passage = block_network(audit).propagate_tokens(Sample(1, 1, input_norm=3.0))
     log, radius = 0.0, 3.0
     for n in range(2):
         get = lambda name, n=n: arrays[f"model.layers.{n}.{name}.weight"].astype(float)  # noqa: E731
@@ -319,7 +318,7 @@ def test_fused_is_separate():
             separate[f"bert.encoder.layer.{n}.{mapping[role]}.{kind}"] = turned
     other = measure_checkpoint(separate, heads=4)
     other = replace(other, design=fused.design)  # the same blocks
-    one, two = (block_network(each).passage(Sample(1, 1)) for each in (fused, other))
+    one, two = (block_network(each).propagate_tokens(Sample(1, 1)) for each in (fused, other))
     assert [part.name for part in one.parts] == [part.name for part in two.parts]
     np.testing.assert_allclose(*(everything(each) for each in (one, two)), rtol=1e-9)
 
@@ -329,7 +328,7 @@ def test_shared_layers_cost_once_and_carry_every_time(tmp_path):
     counts = {}
     for times in (1, 3):
         path = make.write(tmp_path / str(times), arrays, config | {"num_hidden_layers": times})
-        passage = block_network(measure_checkpoint(path)).passage(Sample(1, 1))
+        passage = block_network(measure_checkpoint(path)).propagate_tokens(Sample(1, 1))
         counts[times] = len(passage.parts), passage.log_lipschitz
     assert counts[1][0] == counts[3][0]
     assert counts[3][1] > 2 * counts[1][1]
@@ -436,7 +435,7 @@ norms = ["norm1.{kind}"]
     table.write_text(text + 'order = "pre"\nactivation = "relu"\nepsilon = 1e-5\n')
     audit = measure_checkpoint(arrays, heads=4, layouts=table)
     assert (audit.design.order, audit.design.assumed) == ("pre", ())
-    assert block_network(audit).passage(Sample(1, 1)).log_lipschitz > 0
+    assert block_network(audit).propagate_tokens(Sample(1, 1)).log_lipschitz > 0
     for line, words in (
         ('order = "sideways"', "must be one of pre, post"),
         ("epsilon = 3", "a number between 0 and 1"),
@@ -450,7 +449,7 @@ norms = ["norm1.{kind}"]
 def test_huge_products_stay_in_log_space():
     _, audit = audited("bert", scale=1e15)
     network = block_network(audit)
-    assert network.passage(Sample(1, 1)).log_lipschitz / math.log(10) > 200
+    assert network.propagate_tokens(Sample(1, 1)).log_lipschitz / math.log(10) > 200
     found = BlocksGap(network, "stratified").samples_needed(0.1, Sample(1, 1))
     assert 1e3 < found.count < 1e15
 
@@ -536,7 +535,7 @@ def test_the_capacity_of_a_low_rank_step_by_hand(bert):
     left, right = rng.normal(size=(make.WIDTH, 1)), rng.normal(size=(1, make.HIDDEN))
     delta = WeightDelta(measure_matrix(left @ right / 50), rank=1)
     network = tuned_network(base, {("1", "feed_in"): delta})
-    passage = network.passage(Sample(1, 1))
+    passage = network.propagate_tokens(Sample(1, 1))
     parts = [part for part in passage.parts if part.weights.trained]
     assert [part.name for part in parts] == ["W_in", "readout"]
     # ε is shared between both so that Σ a_jρ_jx_j = ε; no cover is larger than r(d₁+d₂)log(1+8B/x).
@@ -568,7 +567,7 @@ def test_the_page_shows_the_spectrum_of_every_kind_of_matrix(family):
     """A gated network has one more than the others; W_O is in W_VW_O."""
     _, audit = audited(family)
     found = measure_capacity(audit)
-    page = audit_page([Audited(audit, found)], {"command": "", "provenance": PROVENANCE})
+    page = AuditReport((Audited(audit, found),)).page()
     (spectra,) = (section for section in page.sections if section.title == "Spectra")
     charts = [chart for figure in spectra.figures for chart in figure.chart["hconcat"]]
     titles = [json.dumps(chart["title"], ensure_ascii=False) for chart in charts]
@@ -584,7 +583,6 @@ def test_zeros_are_numbers_too(zeros):
     made = {name: 0 * array if zeros in name else array for name, array in arrays.items()}
     found = measure_capacity(measure_checkpoint(made, heads=make.HEADS))
     json.dumps(found.to_dict(), allow_nan=False)
-    document = {"command": "", "provenance": PROVENANCE}
-    page = audit_page([Audited(measure_checkpoint(made, heads=make.HEADS), found)], document)
+    page = AuditReport((Audited(measure_checkpoint(made, heads=make.HEADS), found),)).page()
     assert any(section.title == "How many samples" for section in page.sections)
     assert str(found)

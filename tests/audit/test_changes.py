@@ -100,6 +100,12 @@ def test_networks_that_are_not_alike():
             compare_checkpoints(bert, other, heads=4)
 
 
+def test_a_number_of_heads_is_checked_here_too():
+    bert = make.synthetic("bert")[0]
+    with pytest.raises(InputError, match=r"`heads` argument of the audit .* whole number ≥ 1"):
+        compare_checkpoints(bert, bert, heads=0)
+
+
 def test_whole_numbers_beside_the_layers_are_compared_as_stored(tmp_path):
     old, config, _ = make.synthetic("bert")
     name = "bert.embeddings.position_ids"

@@ -10,6 +10,7 @@ from finetti.audit import (
     compare_audits,
     correlate_gaps,
     edit_checkpoint,
+    match_gaps,
     measure_capacity,
     measure_checkpoint,
     rank_correlation,
@@ -130,6 +131,11 @@ def test_gaps_are_read_by_name(series, tmp_path):
     path.write_text("checkpoint,gap\nother,1\n")
     with pytest.raises(InputError, match="no gap for run/step-0"):
         correlate_gaps(series, read_gaps(path))
+    # The longest end of a path that is named counts; no row serves two.
+    gaps = {"step-0": 0.1, "b/step-0": 0.3}
+    assert match_gaps(["/x/a/step-0", "/x/b/step-0"], gaps) == [0.1, 0.3]
+    with pytest.raises(InputError, match=r"/x/a/step-0 and /x/c/step-0 have the same gap"):
+        match_gaps(["/x/a/step-0", "/x/c/step-0"], gaps)
     with pytest.raises(ValueError, match="one a checkpoint"):
         correlate_gaps(series, [1.0])
 

@@ -89,6 +89,14 @@ def test_pickles_are_never_opened(name, tmp_path):
     refused(tmp_path, "is a pickle")  # a folder that has nothing else
 
 
+def test_a_folder_with_one_npz_file_is_that_file_and_with_two_asks_which(tmp_path):
+    (tmp_path / "optimizer.pt").write_bytes(b"not opened")
+    np.savez(tmp_path / "weights.npz", a=np.ones(2))
+    assert list(open_checkpoint(tmp_path).tensors) == ["a"]
+    np.savez(tmp_path / "other.npz", a=np.ones(2))
+    refused(tmp_path, "other.npz, weights.npz. Choose one of them")
+
+
 def test_other_kinds_are_refused_by_name(tmp_path):
     for name, words in (("x.gguf", "GGUF"), ("x.onnx", "ONNX"), ("x.txt", "unsupported format")):
         (tmp_path / name).write_bytes(b"GGUF")

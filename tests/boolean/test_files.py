@@ -8,6 +8,7 @@ from safetensors.numpy import load_file, save_file
 
 from finetti.boolean import Symmetric, TruthTable, compile, load, saving
 from finetti.boolean.embeddings import EMBEDDINGS
+from finetti.boolean.functions.base import BooleanFunction
 from finetti.core.errors import InputError
 
 
@@ -55,6 +56,24 @@ def test_positions_too_large_to_write_out_keep_their_form(tmp_path, monkeypatch,
 def test_functions_that_are_no_expressions_come_back(tmp_path, rule):
     loaded = load(compile(rule, 9, "bag").save(tmp_path / "rule.safetensors"))
     assert repr(loaded.function) == repr(rule)
+    assert loaded.check.exact
+
+
+class AtLeastHalf(BooleanFunction):
+    """A symmetric function of a user, of too many bits for a table."""
+
+    indices = tuple(range(30))
+
+    def evaluate(self, bits):
+        return (bits.sum(axis=1) >= 15).astype(float)
+
+    def profile(self):
+        return (np.arange(31) >= 15).astype(float)
+
+
+def test_a_symmetric_function_of_a_user_comes_back(tmp_path):
+    loaded = load(compile(AtLeastHalf(), 30).save(tmp_path / "rule.safetensors"))
+    np.testing.assert_array_equal(loaded.function.profile(), AtLeastHalf().profile())
     assert loaded.check.exact
 
 

@@ -36,6 +36,7 @@ RANDOM_RULE = TruthTable(range(12), np.random.default_rng(0).integers(0, 2, 4096
         (("x1 & x2", 10, "bag", "random", None, None, float("inf")), "margin inf"),
         (("x1 & x2", 10, "bag", "random", None, None, float("nan")), "margin nan"),
         (("x1 & x2", 10, "bag", "random", None, None, "a"), "margin 'a'"),
+        (("x1 & x2", 10, "bag", "random", None, None, True), "margin True"),
         (("x1 & x2", 10, "bag", "random", "9"), "width '9' is not a dimension"),
         (("x1 & x2", 10, "bag", "random", 9.5), "width 9.5 is not a dimension"),
         (("x1 & x2", 10, "bag", "random", None, "b"), "coherence 'b'"),

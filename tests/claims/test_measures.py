@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from finetti.claims import Context, load_ledger, run_claim
-from finetti.claims.measures import Agreement, MonteCarlo, PowerLaw, Ratio, Together
+from finetti.claims.measures import Agreement, MonteCarlo, PowerLaw, Ratio
 from finetti.claims.ours import predictive_futures
 from finetti.claims.random_features import feature_learning
 from sample_claims import claim
@@ -38,6 +38,14 @@ def sample(context, mean):
 RATIO = Ratio(lemma, lambda rng: (rng.uniform(size=100),), {"one": lambda: (0.99,)})
 AGREEMENT = Agreement(exponentials, lambda rng: (rng.normal(size=3),), 1e-12)
 POWER = PowerLaw(distance, (10, 100, 1000), (-0.55, -0.45))
+BOUNDED = PowerLaw(
+    lambda context, size, curve: distance(context, size),
+    POWER.sizes,
+    POWER.slope,
+    curves=("a", "bc"),
+    bound=lambda context, size: 1.1 * size**-0.5,
+    share=(0.5, 1.0),
+)
 MONTE_CARLO = MonteCarlo(sample, lambda mean: mean, lambda rng: (np.ones(3),))
 WRONG = [
     (RATIO, {"looser": 1.021}),
@@ -47,7 +55,8 @@ WRONG = [
     (AGREEMENT, {"factor": 1 + 1e-11}),
     (POWER, {"error": partial(distance, power=-1.0)}),
     (MONTE_CARLO, {"factor": 1.1}),
-    (Together((AGREEMENT, RATIO)), {"measures": (AGREEMENT, replace(RATIO, looser=2.0))}),
+    (BOUNDED, {"bound": lambda context, size: 0.9 * size**-0.5}),
+    (BOUNDED, {"error": lambda context, size, curve: distance(context, size, -len(curve) / 2)}),
 ]
 
 

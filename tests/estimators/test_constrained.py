@@ -217,6 +217,8 @@ def test_what_was_not_reached_is_said():
         ConstrainedAttentionClassifier(loss="hinge").fit(X, SIGNS)
     with pytest.raises(InputError, match="`norm_sum`"):
         ConstrainedAttentionRegressor(norm_sum=0).fit(X, Y)
+    with pytest.raises(InputError, match="`n_heads`"):
+        ConstrainedAttentionRegressor(n_heads=0).fit(X, Y)
 
 
 def test_targets_out_of_reach_are_said():

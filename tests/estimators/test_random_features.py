@@ -260,6 +260,9 @@ def test_what_is_wrong_is_said():
         model.fit(np.where(X > 1, np.nan, X * np.nan), Y)
     with pytest.raises(InputError, match=r"`n_tokens`.*divisor of the number of columns, 12"):
         clone(model).set_params(n_tokens=5).fit(X.reshape(len(X), -1), Y)
+    for n_tokens in (0, -1, 1.5):
+        with pytest.raises(InputError, match=r"`n_tokens`.*a whole number ≥ 1"):
+            clone(model).set_params(n_tokens=n_tokens).fit(X.reshape(len(X), -1), Y)
     with pytest.raises(ValueError, match="dim"):
         model.fit(X[:, :, :, None], Y)
     with pytest.raises(InputError, match="all of one dimension"):

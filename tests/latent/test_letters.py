@@ -78,13 +78,6 @@ def test_atoms_are_the_joint_table_of_everything():
         np.testing.assert_allclose(law, answers / joint.sum(), rtol=1e-12)
 
 
-def test_the_answer_from_the_posterior_is_that_from_the_tokens():
-    tokens = ATOMS.sample(0, 20, 5).tokens
-    direct = ATOMS.predict(tokens).probabilities
-    again = ATOMS.integrate(ATOMS.posterior(tokens)).probabilities
-    assert np.array_equal(direct, again)
-
-
 def test_letters_that_an_atom_never_emits():
     world = FiniteAtoms([0.5, 0.5], [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
     assert world.posterior(np.array([[0, 0]])).probabilities.tolist() == [[1.0, 0.0]]

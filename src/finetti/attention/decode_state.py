@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
@@ -42,7 +43,8 @@ def as_token(
 
 
 class Double(NamedTuple):
-    """A float64 array as high + low in the precision of the data: it survives float32 programs."""
+    """A float64 array as high + low in the precision of the data, at least float32: it survives
+    float32 programs."""
 
     high: Float[Array, "..."]
     low: Float[Array, "..."]
@@ -55,6 +57,14 @@ def batched(step: Callable[..., Any], axes: int, operands: int, dtype: Any) -> C
     for _ in range(axes):
         mapped = jax.vmap(mapped, in_axes=(None, None) + (0,) * operands)
 
+    least = jnp.float32 if jnp.finfo(dtype).bits < 32 else dtype
+
+    def keep(result: Any) -> Any:
+        # Two parts in half precision would lose what the split into two has kept.
+        if isinstance(result, Double):
+            return Double(result.high.astype(least), result.low.astype(least))
+        return result.astype(dtype)
+
     @float64_inside
     def run(*arguments: Any) -> Any:
         return mapped(*arguments)
@@ -63,7 +73,7 @@ def batched(step: Callable[..., Any], axes: int, operands: int, dtype: Any) -> C
     def call(*arguments: Any) -> Any:
         with jax.numpy_dtype_promotion("standard"):
             results = run(*arguments)
-        return jax.tree.map(lambda leaf: leaf.astype(dtype), results)
+        return jax.tree.map(keep, results, is_leaf=lambda leaf: isinstance(leaf, Double))
 
     return call
 

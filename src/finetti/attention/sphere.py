@@ -1,5 +1,6 @@
 """Integrals over the unit sphere: the constants that tie softmax attention to a density."""
 
+import sys
 from typing import NamedTuple
 
 import numpy as np
@@ -7,6 +8,8 @@ from scipy.special import gammaln, hyp0f1, ive, roots_gegenbauer
 
 from finetti.core.arrays import check_positive
 from finetti.core.errors import bad_argument
+
+_RECURRENCE_STEPS = 100
 
 
 class SphereConstants(NamedTuple):
@@ -70,8 +73,17 @@ def mean_resultant(dimension: int, concentration: float = 1.0) -> float:
     """
     _check_dimension(dimension, "mean_resultant")
     check_positive(concentration, "concentration", "mean_resultant")
-    zeroth, first, _ = _scaled_constants(dimension, concentration)
-    return float(first / zeroth)
+    order = dimension / 2 - 1
+    zeroth, first = ive(order, concentration), ive(order + 1, concentration)
+    if concentration > order and first > sys.float_info.min:
+        return float(first / zeroth)
+    # Where they underflow, from Amos' bound at a larger order down by the recurrence of the ratios,
+    # which divides the error by the square of each.
+    last = order + _RECURRENCE_STEPS
+    ratio = concentration / (last + 0.5 + np.hypot(last + 1.5, concentration))
+    for step in range(_RECURRENCE_STEPS, 0, -1):
+        ratio = concentration / (2 * (order + step) + concentration * ratio)
+    return float(ratio)
 
 
 def sphere_rule(dimension: int, degree: int) -> tuple[np.ndarray, np.ndarray]:

@@ -16,7 +16,7 @@ from finetti.audit.proof import HeadGeometry
 from finetti.audit.proven import prove_checkpoint
 from finetti.audit.result import Audit, HeadMeasures, LayerMeasures, OuterMeasures
 from finetti.core.errors import InputError
-from finetti.core.numbers import as_whole, largest_of
+from finetti.core.numbers import largest_of
 from finetti.core.threads import limit_threads
 
 BLOCK = 2**20  # entries of an embedding that are read at the same time
@@ -51,10 +51,6 @@ def measure_checkpoint(
     >>> found.layout, len(found.layers[0].heads), found.layers[0].heads[0].query_key.rank
     ('torch', 2, 2)
     """
-    heads, kv_heads = (
-        None if value is None else as_whole(value, name, "measure_checkpoint")
-        for name, value in (("heads", heads), ("kv_heads", kv_heads))
-    )
     proven = prove_checkpoint(source, heads=heads, kv_heads=kv_heads, layouts=layouts)
     checkpoint, network, geometry = proven.checkpoint, proven.network, proven.geometry
     steps = _Steps(on_progress, network)

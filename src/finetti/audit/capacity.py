@@ -15,7 +15,7 @@ from finetti.audit.nearest import (
 )
 from finetti.audit.result import Audit
 from finetti.audit.tuning import Place, WeightDelta, tuned_network
-from finetti.bounds import Bound, BoundValue, Sample, Strata, Stratified, Term
+from finetti.bounds import Bound, BoundValue, RadiusGrid, RoundedClass, Sample, Term
 from finetti.bounds.exchangeability import FullTransformerCovering, TransformerRisk
 from finetti.bounds.ours import BlocksCovering, BlocksGap
 from finetti.bounds.sparse_variables import (
@@ -316,7 +316,7 @@ def measure_capacity(
     log_lipschitz = None
     if not audit.design.refused:
         network = block_network(audit, readout_norm)
-        log_lipschitz = network.passage(sample).log_lipschitz
+        log_lipschitz = network.propagate_tokens(sample).log_lipschitz
     return Capacity(
         audit.name,
         tuple(rows),
@@ -369,7 +369,7 @@ def _notes(audit: Audit, readout_norm: float, sample: Sample, input_norm: float)
         yield "The matrix that makes words of the last layer's output is not part of the chain."
 
 
-Built = tuple[Bound, Bound, Stratified[Any], Sample]
+Built = tuple[Bound, Bound, RoundedClass[Any], Sample]
 
 
 def _blocks(audit: Audit, readout_norm: float, name: str, sample: Sample) -> Built:
@@ -396,8 +396,8 @@ def _of_network(network: Any, sample: Sample, together: bool = False) -> Built:
     """The bounds of a chain of blocks, its radii rounded up to the grid."""
     cover: Any = "together" if together else "apart"
     gap = BlocksGap(network, "stratified", cover=cover)
-    covering = BlocksCovering(gap.strata.rounded, RESOLUTION, cover=cover)
-    return covering, gap, gap.strata, sample
+    covering = BlocksCovering(gap.rounding.rounded, RESOLUTION, cover=cover)
+    return covering, gap, gap.rounding, sample
 
 
 def _of_paper(audit: Audit, readout_norm: float, paper: str, sample: Sample) -> Built:
@@ -406,11 +406,11 @@ def _of_paper(audit: Audit, readout_norm: float, paper: str, sample: Sample) -> 
     sample = replace(sample, input_norm=token_radius(audit, sample.input_norm))
     if paper == "S":
         gap = ProjectedTransformerGap(projected_class(audit, readout_norm), "stratified")
-        covering = ProjectedTransformerCovering(gap.strata.rounded, RESOLUTION)
-        return covering, gap, gap.strata, sample
-    strata = Strata().round_class(residual_class(audit))
-    covering = FullTransformerCovering(strata.rounded, resolution=RESOLUTION)
-    return covering, TransformerRisk(strata.rounded, post_hoc=strata.post_hoc), strata, sample
+        covering = ProjectedTransformerCovering(gap.rounding.rounded, RESOLUTION)
+        return covering, gap, gap.rounding, sample
+    rounding = RadiusGrid().round_norms(residual_class(audit))
+    covering = FullTransformerCovering(rounding.rounded, resolution=RESOLUTION)
+    return covering, TransformerRisk(rounding.rounded, post_hoc=rounding.post_hoc), rounding, sample
 
 
 def _row(
@@ -418,7 +418,7 @@ def _row(
 ) -> CapacityRow:
     """All values, or why there are none."""
     try:
-        covering, gap, strata, sample = make()
+        covering, gap, rounding, sample = make()
         growth = tuple(
             covering.evaluate(replace(sample, context_length=length)).log_value
             for length in lengths
@@ -428,8 +428,8 @@ def _row(
             covering.evaluate(sample),
             gap.evaluate(sample),
             gap.samples_needed(wanted, sample),
-            strata.post_hoc,
-            len(strata.radii),
+            rounding.post_hoc,
+            len(rounding.radii),
             growth=growth,
         )
     except UnsupportedError as error:

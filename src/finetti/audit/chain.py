@@ -45,7 +45,7 @@ def check_design(audit: Audit) -> None:
 def token_radius(audit: Audit, input_norm: float = 1.0) -> float:
     """How long a token can be before the first layer; ``input_norm`` where no table says it."""
     first = ChainBuilder(audit, frozenset()).first()
-    return math.exp(ours.follow(first, math.log(input_norm)).log_radius)
+    return math.exp(ours.compose_pieces(first, math.log(input_norm)).log_radius)
 
 
 def matrix_class(

@@ -118,16 +118,24 @@ def match_gaps(names: Sequence[str], gaps: Mapping[str, float]) -> list[float]:
     >>> match_gaps(["runs/step-2", "runs/step-1"], {"step-1": 0.1, "step-2": 0.3})
     [0.3, 0.1]
     """
-    return [_gap_of(name, gaps) for name in names]
+    rows: dict[str, str] = {}
+    for name in names:
+        row = _row_of(name, gaps)
+        if row in rows:
+            raise InputError(
+                f"{rows[row]} and {name} have the same gap, that of {row}. Name every checkpoint "
+                "by as much of its path as tells it from the others."
+            )
+        rows[row] = name
+    return [gaps[row] for row in rows]
 
 
-def _gap_of(name: str, gaps: Mapping[str, float]) -> float:
-    """The gap of a checkpoint, by its name or the end of its path."""
+def _row_of(name: str, gaps: Mapping[str, float]) -> str:
+    """How ``gaps`` names a checkpoint: by its name, or by the longest end of its path."""
     parts = Path(name).parts
-    for count in range(len(parts) + 1):
-        key = name if count == 0 else str(Path(*parts[-count:]))
-        if key in gaps:
-            return gaps[key]
+    for row in (name, *(str(Path(*parts[start:])) for start in range(len(parts)))):
+        if row in gaps:
+            return row
     raise InputError(f"There is no gap for {name}; found {', '.join(list(gaps)[:5])}.")
 
 

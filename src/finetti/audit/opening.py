@@ -97,7 +97,8 @@ def _file_of(folder: Path) -> Path:
             f"The folder {str(folder)!r} holds a LoRA adapter, which is not a network by itself. "
             "Give `base`, the network that it belongs to."
         )
-    for end, best in ((INDEX, "model" + INDEX), (".safetensors", "model.safetensors")):
+    files = (INDEX, "model" + INDEX), (".safetensors", "model.safetensors"), (".npz", "model.npz")
+    for end, best in files:
         found = [name for name in names if name.endswith(end)]
         if best in found or len(found) == 1:
             return folder / (best if best in found else found[0])
@@ -106,7 +107,7 @@ def _file_of(folder: Path) -> Path:
                 f"The folder {str(folder)!r} holds {', '.join(found[:4])}. Choose one of them."
             )
     for name in names:
-        if Path(name).suffix.lower() in (*PICKLED, *ELSEWHERE, ".npz"):
+        if Path(name).suffix.lower() in (*PICKLED, *ELSEWHERE):
             return folder / name
     raise InputError(f"The folder {str(folder)!r} holds no safetensors: nothing to audit.")
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from finetti.audit.mapping import ATTENTION, MappedLayer, MappedNetwork, config_number
 from finetti.core.errors import InputError
+from finetti.core.numbers import as_whole
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,10 @@ def prove(
     kv_heads: int | None = None,
 ) -> HeadGeometry:
     """Check numbers, roles and shapes of all layers, and return the geometry of the heads."""
+    heads, kv_heads = (
+        None if value is None else as_whole(value, name, "the audit")
+        for name, value in (("heads", heads), ("kv_heads", kv_heads))
+    )
     repeats = _prove_numbers(network, config)
     _prove_roles(network)
     geometry = _geometry(network.layers[0], config, heads, kv_heads, repeats)

@@ -126,7 +126,7 @@ class _TunedBuilder(ChainBuilder):
             length = layer.vectors.get(bias)
             made[bias] = self.vector(layer.label, bias, made[role].columns, length)
         before = tuple(
-            ours.BaseHead(
+            ours.PretrainedHeadNorms(
                 **{role: head.factors[role].spectral_upper for role in ATTENTION},
                 scores=head.query_key.spectral_upper,
                 mixing=head.value_output.spectral_upper,
@@ -134,4 +134,4 @@ class _TunedBuilder(ChainBuilder):
             for head in layer.heads
         )
         shape = {"head_dimension": heads.head_width, "rotary": self.design.rotary}
-        return ours.WholeHeadsPiece(**made, base_heads=before, **shape)
+        return ours.FineTunedHeads(**made, base_heads=before, **shape)

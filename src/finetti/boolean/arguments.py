@@ -70,12 +70,13 @@ def check_arguments(
     given: dict[str, Any] = dict(zip(OPTIONS, options, strict=True))
     embedding, basis, width, coherence, margin, seed, max_bytes = options
     whole = "is not a whole number of at least 0"
+    is_margin = margin is not True and (margin == 1 or _lies(margin, 1, np.inf))
     checks = (  # name, whether it is fine, what it counts as if not, why
         ("embedding", embedding in EMBEDDINGS, EMBEDDINGS[0], f"is not one of {NAMES}"),
         ("basis", not isinstance(basis, str) or basis in BASES, BASES[0], NO_BASIS),
         ("width", width is None or (_is_whole(width) and width >= 1), None, NO_WIDTH),
         ("coherence", coherence is None or _lies(coherence, 0, 1), None, "is not between 0 and 1"),
-        ("margin", margin == 1 or _lies(margin, 1, np.inf), 1.0, NO_MARGIN),
+        ("margin", is_margin, 1.0, NO_MARGIN),
         ("seed", _is_whole(seed) and seed >= 0, 0, whole),
         ("max_bytes", _is_whole(max_bytes) and max_bytes >= 0, MAX_BYTES, whole),
     )

@@ -72,9 +72,10 @@ class RuleModule(nn.Module):
     def forward(self, bits: Tensor) -> Tensor:
         """The values (...) of zeros and ones (..., T)."""
         x = self.embed(bits)
-        if "gates" not in self.embedding:
-            return self.blocks[0].look_up(self.blocks[0].attend(x[..., :1, :], x)[..., 0, :])
         for block in self.blocks:
+            assert isinstance(block, RuleBlock)
+            if "gates" not in self.embedding:
+                return block.look_up(block.attend(x[..., :1, :], x)[..., 0, :])
             x = x + block.attend(x, x)
             x = x + block.look_up(x)
         return x[..., len(self.embedding["gates"]) - 1, 1]

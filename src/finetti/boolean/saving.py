@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from finetti.boolean.embeddings import positions as kinds
 from finetti.boolean.functions.base import BooleanFunction
 from finetti.boolean.functions.expressions import ExpressionRule
-from finetti.boolean.functions.symmetric import Symmetric
 from finetti.boolean.network.weights import Network
 from finetti.boolean.words import short_text
 from finetti.core.errors import InputError, bad_argument
@@ -31,8 +30,8 @@ def describe_function(function: BooleanFunction) -> dict[str, Any]:
     if isinstance(function, ExpressionRule):
         return {"rule": str(function)}
     indices = list(function.indices)
-    if isinstance(function, Symmetric):
-        return {"indices": indices, "profile": function.profile().tolist()}
+    if (profile := function.profile()) is not None:
+        return {"indices": indices, "profile": profile.tolist()}
     return {"indices": indices, "values": function.table().tolist()}
 
 

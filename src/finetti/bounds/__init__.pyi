@@ -2,9 +2,9 @@ from .bound import Bound as Bound
 from .bound_report import BoundReport as BoundReport
 from .bound_report import evaluate_bound as evaluate_bound
 from .covering.composition import allocate as allocate
-from .covering.radius_grid import Radius as Radius
-from .covering.radius_grid import Strata as Strata
-from .covering.radius_grid import Stratified as Stratified
+from .covering.radius_grid import GridRadius as GridRadius
+from .covering.radius_grid import RadiusGrid as RadiusGrid
+from .covering.radius_grid import RoundedClass as RoundedClass
 from .description import BoundSettings as BoundSettings
 from .registry import Registry as Registry
 from .registry import build_bounds as build_bounds

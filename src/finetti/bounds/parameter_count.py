@@ -12,7 +12,7 @@ from finetti.bounds.covering.network_bounds import (
     NetworkGap,
 )
 from finetti.bounds.ours.block_theorems import projected_composition
-from finetti.bounds.ours.cover_allocation import ChainedWeights
+from finetti.bounds.ours.cover_allocation import WeightError
 from finetti.bounds.ours.one_ball import OneBallComposition
 from finetti.bounds.ours.weight_classes import RowWeights
 from finetti.bounds.sample import Sample
@@ -88,7 +88,7 @@ def _one_ball(
         factors = network.added(n_heads).log_factors(sample)
         table = RowWeights(rows=length, columns=network.width, norm=network.position_norm)
         through = log_of(network.readout_norm) + sum(factors)
-        parts = (*parts, ChainedWeights("positions", None, through, table))
+        parts = (*parts, WeightError("positions", None, through, table))
     return OneBallComposition(parts)
 
 

@@ -178,14 +178,16 @@ class Agreement:
 
 @dataclass(frozen=True)
 class PowerLaw:
-    """The slope of an error in a size, both logarithmic, with its chart.
+    """The slope of an error in a size, both logarithmic, with its chart; perhaps below a bound.
 
     Args:
         error: (context, size) → the error, or independent ones, whose mean is taken.
         sizes: at least three.
         slope: the lowest and the highest that is allowed.
         size_name, error_name: for the chart and the sentence.
-        title: of the chart.
+        curves: names of several errors, each with its slope; ``error`` takes one more argument.
+        bound: (context, size) → what the errors should be below.
+        share: the lowest and the highest that the largest error may be, over the bound.
         check: simulation, unless the error is exact.
     """
 
@@ -194,38 +196,54 @@ class PowerLaw:
     slope: tuple[float, float]
     size_name: str = "size"
     error_name: str = "error"
-    title: str = ""
+    curves: tuple[str, ...] = ()
+    bound: Callable[[Context, int], float] | None = None
+    share: tuple[float, float] = (0.0, 1.0)
     check: CheckMethod = CheckMethod.SIMULATION
 
     @property
     def measured(self) -> str:
         """What is measured, in one sentence."""
         first, last = self.sizes[0], self.sizes[-1]
-        return f"The slope of the {self.error_name} in the {self.size_name}, {first} to {last}."
+        beside = ", and its largest share of the bound" if self.bound else ""
+        return f"The {self._slope}, {first} to {last}{beside}."
 
     @property
     def rejects(self) -> str:
         """The slopes that are noticed."""
         return "a slope outside of [{:g}, {:g}]".format(*self.slope)
 
+    @property
+    def _slope(self) -> str:
+        return f"slope of the {self.error_name} in the {self.size_name}"
+
     def __call__(self, context: Context, form: str = DERIVED) -> Evidence:
-        """Measure the slope."""
+        """Measure the slopes, and the share of the bound."""
         from finetti.core.statistics import power_law_slope
 
-        error = in_form(self.error, form)
-        samples = [np.atleast_1d(np.asarray(error(context, size))) for size in self.sizes]
-        means = [float(sample.mean()) for sample in samples]
-        spreads = None
-        if all(sample.size > 1 for sample in samples):
-            spreads = [sample.std(ddof=1) / np.sqrt(sample.size) for sample in samples]
-        slope = power_law_slope(list(self.sizes), means, spreads)
-        records = [{"size": n, "error": e} for n, e in zip(self.sizes, means, strict=True)]
-        axes = {"size": self.size_name, "error": self.error_name}
-        name = f"slope of the {self.error_name} in the {self.size_name}"
-        return Evidence(
-            within(name, slope.value, *self.slope),
-            charts=(trend(records, axes, self.title or name, log_y=True),),
-        )
+        error, measurements, records = in_form(self.error, form), [], []
+        for curve in self.curves or (None,):
+            which = () if curve is None else (curve,)
+            samples = [np.atleast_1d(error(context, size, *which)) for size in self.sizes]
+            means, spreads = [float(sample.mean()) for sample in samples], None
+            if all(sample.size > 1 for sample in samples):
+                spreads = [sample.std(ddof=1) / np.sqrt(sample.size) for sample in samples]
+            slope = power_law_slope(list(self.sizes), means, spreads)
+            name = f"{curve}: {self._slope}" if curve else self._slope
+            measurements.append(within(name, slope.value, *self.slope))
+            records += [
+                {"size": n, "error": e, "curve": curve}
+                for n, e in zip(self.sizes, means, strict=True)
+            ]
+        axes, title = {"size": self.size_name, "error": self.error_name}, f"The {self._slope}"
+        options: dict[str, Any] = {"color": "curve"} if self.curves else {}
+        if self.bound is not None:
+            options["reference"] = "bound"
+            for each in records:
+                each["bound"] = self.bound(context, each["size"])
+            used = largest_of(each["error"] / each["bound"] for each in records)
+            measurements.append(within(f"largest {self.error_name} / bound", used, *self.share))
+        return Evidence(*measurements, charts=(trend(records, axes, title, log_y=True, **options),))
 
 
 @dataclass(frozen=True)
@@ -276,32 +294,3 @@ class MonteCarlo:
             first = f"{mean[0]:.5f} ± {error[0]:.5f} against {exact[0]:.5f}"
             note = note or f"{len(draws)} draws; the first: {first}."
         return Evidence(*measurements, note=note)
-
-
-@dataclass(frozen=True)
-class Together:
-    """Several measures of one claim, whose measurements stand in a row."""
-
-    measures: tuple[Callable[..., Evidence], ...]
-    check: CheckMethod | None = None  # by the kind of the claim and its false alarm
-
-    @property
-    def measured(self) -> str:
-        """The sentences of all."""
-        return " ".join(getattr(each, "measured", "") for each in self.measures)
-
-    @property
-    def rejects(self) -> str:
-        """What all of them reject."""
-        return "; ".join(filter(None, (getattr(each, "rejects", "") for each in self.measures)))
-
-    def __call__(self, context: Context, form: str = DERIVED) -> Evidence:
-        """Measure all, one after the other."""
-        found = [in_form(each, form)(context) for each in self.measures]
-        return Evidence(
-            *(each for one in found for each in one.measurements),
-            derived=(each for one in found for each in one.derived),
-            note=" ".join(filter(None, (one.note for one in found))),
-            charts=(each for one in found for each in one.charts),
-            tables=(each for one in found for each in one.tables),
-        )

@@ -45,6 +45,6 @@ def bad_argument(
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn at the line outside the package that the call came from."""
     level, frame = 1, sys._getframe(0)
-    while frame.f_back is not None and frame.f_globals["__name__"].split(".")[0] in _INSIDE:
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in _INSIDE:
         level, frame = level + 1, frame.f_back
     warnings.warn(clean_text(message), category, stacklevel=level)

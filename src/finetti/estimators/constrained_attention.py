@@ -96,11 +96,12 @@ class _Constrained(SetModel):
         square_sum = 10 * norm_sum**2
         if self.square_sum is not None:
             square_sum = as_positive(self.square_sum, "square_sum", owner)
-        limits = BlockLimits(norm_sum, (square_sum / self.n_heads) ** 0.5)
+        n_heads = as_whole(self.n_heads, "n_heads", owner)
+        limits = BlockLimits(norm_sum, (square_sum / n_heads) ** 0.5)
         model = drawn(self, sets)
         parts = [part.astype(np.float64) for _, part in over_chunks(features_of, model, sets)]
         # f has no 1/M in front, Φ has M^(−1/2).
-        features = np.concatenate(parts) * self.n_heads**0.5
+        features = np.concatenate(parts) * n_heads**0.5
         columns = targets.reshape(len(targets), -1)
         shares = weights / weights.sum()
         tol, max_iter = (

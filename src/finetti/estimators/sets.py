@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, check_consistent_length, validate_data
 
 from finetti.core.errors import InputError, bad_argument
+from finetti.core.numbers import as_whole
 from finetti.core.precision import float64
 
 # Of scikit-learn's stubs, that know a dtype as text only.
@@ -92,6 +93,7 @@ def read_sets(
     (n, N) says which tokens there are; what stands in for the others does not count.
     """
     owner = type(estimator).__name__
+    n_tokens = as_whole(n_tokens, "n_tokens", owner)
     ragged = _lengths(X)
     if ragged is not None:
         if mask is not None:

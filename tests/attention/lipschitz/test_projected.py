@@ -142,3 +142,13 @@ def test_unmoved_is_zero_and_many_draws_are_one_call():
 def test_bad_input_is_named(call, word):
     with pytest.raises(InputError, match=f"`{word}`"):
         call()
+
+
+def test_other_activations_are_refused():
+    network, other = (
+        ProjectedTransformer([ProjectedLayer(*WEIGHTS, activation=name)])
+        for name in ("relu", "tanh")
+    )
+    readout = TokenReadout(np.ones(4))
+    with pytest.raises(InputError, match="same activations, here relu"):
+        network_perturbation(network, other, readout, readout, TOKENS)

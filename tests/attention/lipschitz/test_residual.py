@@ -162,3 +162,16 @@ PLAIN = MultiHead(*WEIGHTS)
 def test_bad_input_is_named(call, word):
     with pytest.raises(InputError, match=f"`{word}`"):
         call()
+
+
+def test_two_bandwidths_are_refused():
+    """The difference would be all of what moves, and the bound 0."""
+    wide = MultiHead(*WEIGHTS, attention=rbf_attention(30))
+    with pytest.raises(InputError, match="must have one bandwidth"):
+        heads_weight_perturbation(heads(*WEIGHTS), wide, TOKENS)
+
+
+def test_other_skip_connections_are_refused():
+    pair = (network(WEIGHTS, np.eye(4), np.eye(4), skip) for skip in (True, False))
+    with pytest.raises(InputError, match="same skip connections"):
+        residual_perturbation(*pair, TOKENS)

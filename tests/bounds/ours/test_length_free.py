@@ -14,11 +14,11 @@ from finetti.bounds.ours import (
     BlocksCovering,
     BlocksGap,
     BlockShape,
-    ChainedWeights,
     LengthFreeComposition,
     LinearPiece,
     MatrixWeights,
     RowWeights,
+    WeightError,
 )
 from finetti.bounds.sparse_variables import (
     ProjectedLayerNorms,
@@ -36,7 +36,7 @@ def measured(rng, shape, log_factor, fade):
     norms = {name: (values**p).sum() ** (1 / p) for name, p in powers}
     entries = np.abs(matrix).sum()
     sizes = {"rows": shape[0], "columns": shape[1], "norm": values[0], "entry_norm": entries}
-    return ChainedWeights("W", None, log_factor, MatrixWeights(**sizes, **norms))
+    return WeightError("W", None, log_factor, MatrixWeights(**sizes, **norms))
 
 
 def random_composition(seed, spread):
@@ -73,7 +73,7 @@ def test_allocations_are_exact_and_good(seed, spread, below):
 def test_alike_weights_share_alike_and_one_gets_all():
     square = MatrixWeights(rows=8, columns=8)
     for count in (1, 5):
-        parts = tuple(ChainedWeights("W", i, math.log(2.0), square) for i in range(count))
+        parts = tuple(WeightError("W", i, math.log(2.0), square) for i in range(count))
         found = math.exp(LengthFreeComposition(parts).log_log_cover(math.log(0.2 * count)))
         assert found == pytest.approx(count * 64 * math.log(21), rel=1e-9)
 
@@ -81,13 +81,13 @@ def test_alike_weights_share_alike_and_one_gets_all():
 def test_what_is_not_trained_or_does_not_reach_the_output_costs_nothing():
     square = MatrixWeights(rows=8, columns=8)
     idle = (
-        ChainedWeights("frozen", None, 5.0, MatrixWeights(rows=8, columns=8, trained=False)),
-        ChainedWeights("zero", None, 5.0, MatrixWeights(rows=8, columns=8, norm=0.0)),
-        ChainedWeights("lost", None, -math.inf, square),
+        WeightError("frozen", None, 5.0, MatrixWeights(rows=8, columns=8, trained=False)),
+        WeightError("zero", None, 5.0, MatrixWeights(rows=8, columns=8, norm=0.0)),
+        WeightError("lost", None, -math.inf, square),
     )
     assert LengthFreeComposition(idle).log_log_cover(0.0) == -math.inf
     assert LengthFreeComposition(idle).terms(0.0) == (-math.inf, ())
-    one = ChainedWeights("W", None, 0.0, square)
+    one = WeightError("W", None, 0.0, square)
     with_idle = LengthFreeComposition((*idle, one)).log_log_cover(-2.0)
     assert with_idle == LengthFreeComposition((one,)).log_log_cover(-2.0)
 
@@ -163,7 +163,7 @@ def test_fine_tuning_covers_what_moved():
         name: BlocksCovering(network(*pair), 0.1).evaluate(sample)
         for name, pair in {"all": (full, full), "moved": (moved, frozen)}.items()
     }
-    chains = [network(*pair).passage(sample) for pair in ((full, full), (moved, frozen))]
+    chains = [network(*pair).propagate_tokens(sample) for pair in ((full, full), (moved, frozen))]
     assert chains[0].log_lipschitz == pytest.approx(chains[1].log_lipschitz)
     assert [term.matrix for term in values["moved"].terms] == ["W", "w"]
     assert values["moved"].value < values["all"].value / 4

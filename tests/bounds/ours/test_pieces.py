@@ -14,6 +14,7 @@ from finetti.bounds.ours import (
     BlockNorms,
     BlocksCovering,
     BlockShape,
+    ComponentBound,
     EmbeddingPiece,
     FeedForwardPiece,
     GainWeights,
@@ -21,12 +22,11 @@ from finetti.bounds.ours import (
     LinearPiece,
     MatrixWeights,
     NormalizationPiece,
-    Passage,
     ProductHeadPiece,
     ResidualPiece,
     RotaryHeadPiece,
     RowWeights,
-    follow,
+    compose_pieces,
 )
 from finetti.bounds.ours.block_components import SLOPES, log_slope
 from finetti.core.errors import InputError
@@ -84,7 +84,7 @@ def test_slopes_of_activations_by_maximization(name):
 def test_constants_of_normalization():
     piece = NormalizationPiece(gain=gain(1.5, 16), shift=row(0.5, 16), epsilon=1e-4)
     for log_radius in (-5.0, 0.0, 300.0):
-        lipschitz, radius, factors = read(piece.through(log_radius))
+        lipschitz, radius, factors = read(piece.propagate(log_radius))
         assert lipschitz == pytest.approx(150)
         assert radius == pytest.approx(4 * 1.5 + 0.5)
         assert factors == pytest.approx({"gain": 4.0, "shift": 1.0})
@@ -92,7 +92,7 @@ def test_constants_of_normalization():
 
 def test_constants_of_a_head_with_a_bias():
     piece = ProductHeadPiece(score=matrix(0.5), mixing=matrix(3.0), score_bias=row(0.7))
-    lipschitz, radius, factors = read(piece.through(math.log(2.0)))
+    lipschitz, radius, factors = read(piece.propagate(math.log(2.0)))
     assert lipschitz == pytest.approx(3 * (1 + 2 * (2 * 0.5 * 2 + 0.7)))
     assert radius == pytest.approx(6)
     by_hand = {"W_QK": 3 * 2 * 4, "bias of W_QK": 3 * 2 * 2, "W_VO": 2}
@@ -106,8 +106,8 @@ def test_rotary_head_is_the_product_head_of_its_norms():
     )  # fmt: skip
     bias = (3 * 0.5 + 2 * 0.25) / 3
     product = ProductHeadPiece(score=matrix(2 * 3 / 3), mixing=matrix(1.5), score_bias=row(bias))
-    lipschitz, radius, factors = read(rotary.through(math.log(2.0)))
-    assert (lipschitz, radius) == pytest.approx(read(product.through(math.log(2.0)))[:2])
+    lipschitz, radius, factors = read(rotary.propagate(math.log(2.0)))
+    assert (lipschitz, radius) == pytest.approx(read(product.propagate(math.log(2.0)))[:2])
     reach, query, key = 1.5 * 2 / 3, 2 * 2 + 0.5, 3 * 2 + 0.25
     by_hand = {
         "W_Q": reach * 2 * key, "W_K": reach * 2 * query,
@@ -115,13 +115,15 @@ def test_rotary_head_is_the_product_head_of_its_norms():
     }  # fmt: skip
     assert factors == pytest.approx(by_hand)
     scaled = RotaryHeadPiece(query=matrix(1.0), key=matrix(1.0), mixing=matrix(1.0), scale=2.0)
-    assert read(scaled.through(0.0))[0] == pytest.approx(1 + 2 * 2)
+    assert read(scaled.propagate(0.0))[0] == pytest.approx(1 + 2 * 2)
 
 
 def test_heads_add_and_are_numbered():
     head = ProductHeadPiece(score=matrix(0.5), mixing=matrix(3.0))
-    one, _, _ = read(head.through(0.0))
-    lipschitz, radius, factors = read(AttentionPiece(heads=(head,) * 3, bias=row(2.0)).through(0.0))
+    one, _, _ = read(head.propagate(0.0))
+    lipschitz, radius, factors = read(
+        AttentionPiece(heads=(head,) * 3, bias=row(2.0)).propagate(0.0)
+    )
     assert (lipschitz, radius) == pytest.approx((3 * one, 3 * 3 + 2))
     assert [*factors][:2] == ["W_QK, head 1", "W_VO, head 1"]
     assert factors["bias of attention"] == 1
@@ -132,7 +134,7 @@ def test_constants_of_feed_forward_and_gated_parts():
         inner=matrix(2.0, 4, 8), outer=matrix(3.0, 8, 4), inner_bias=row(0.5, 8),
         outer_bias=row(0.25), activation="silu",
     )  # fmt: skip
-    lipschitz, radius, factors = read(feed.through(math.log(2.0)))
+    lipschitz, radius, factors = read(feed.propagate(math.log(2.0)))
     assert lipschitz == pytest.approx(1.09984 * 6)
     assert radius == pytest.approx(3 * 4.5 + 0.25)
     by_hand = {
@@ -144,7 +146,7 @@ def test_constants_of_feed_forward_and_gated_parts():
         gate_bias=row(0.5, 8), up_bias=row(0.25, 8), down_bias=row(1.0), activation="silu",
     )  # fmt: skip
     gate, up = 2 * 2 + 0.5, 3 * 2 + 0.25
-    lipschitz, radius, factors = read(gated.through(math.log(2.0)))
+    lipschitz, radius, factors = read(gated.propagate(math.log(2.0)))
     assert lipschitz == pytest.approx(5 * (3 * gate + 1.09984 * 2 * up))
     assert radius == pytest.approx(5 * gate * up + 1)
     assert factors["W_gate"] == pytest.approx(5 * 1.09984 * up * 2)
@@ -155,25 +157,25 @@ def test_constants_of_feed_forward_and_gated_parts():
 def test_constants_of_residuals_with_normalization_before_or_after():
     norm = NormalizationPiece(gain=gain(1.0, 4), epsilon=0.25)
     part = LinearPiece(matrix=matrix(3.0))
-    plain, radius, _ = read(ResidualPiece(piece=part).through(math.log(2.0)))
+    plain, radius, _ = read(ResidualPiece(piece=part).propagate(math.log(2.0)))
     assert (plain, radius) == pytest.approx((4, 8))
     pre = ResidualPiece(piece=part, normalization=norm, layer=7)
-    lipschitz, radius, factors = read(pre.through(math.log(2.0)))
+    lipschitz, radius, factors = read(pre.propagate(math.log(2.0)))
     assert (lipschitz, radius) == pytest.approx((1 + 3 * 2, 2 + 3 * 2))
     assert factors == pytest.approx({"gain": 3 * 2, "W": 2})
-    assert {each.layer for each in pre.through(0.0).parts} == {7}
+    assert {each.layer for each in pre.propagate(0.0).parts} == {7}
     post = ResidualPiece(piece=part, normalization=norm, order="post")
-    lipschitz, radius, factors = read(post.through(math.log(2.0)))
+    lipschitz, radius, factors = read(post.propagate(math.log(2.0)))
     assert (lipschitz, radius) == pytest.approx((2 * (1 + 3), 2))
     assert factors == pytest.approx({"W": 2 * 2, "gain": 2})
 
 
 def test_multipliers_are_what_comes_after():
     pieces = tuple(LinearPiece(matrix=matrix(norm), name=f"W{norm:g}") for norm in (2.0, 3.0, 5.0))
-    lipschitz, radius, factors = read(follow(pieces, math.log(7.0)))
+    lipschitz, radius, factors = read(compose_pieces(pieces, math.log(7.0)))
     assert (lipschitz, radius) == pytest.approx((30, 210))
     assert factors == pytest.approx({"W2": 15 * 7, "W3": 5 * 14, "W5": 42})
-    parts = follow(pieces, math.log(7.0)).parts
+    parts = compose_pieces(pieces, math.log(7.0)).parts
     assert [math.exp(each.log_multiplier) for each in parts] == pytest.approx([15, 5, 1])
     assert [math.exp(each.log_radius) for each in parts] == pytest.approx([7, 14, 42])
 
@@ -183,7 +185,7 @@ def test_embeddings_come_first_and_forget_what_is_before():
     embedding = EmbeddingPiece(tables=tables)
     readout = LinearPiece(matrix=matrix(3.0, 4, 1), name="w")
     network = BlockNetwork(pieces=(embedding, readout))
-    lipschitz, radius, factors = read(network.passage(Sample(1, 1, input_norm=100.0)))
+    lipschitz, radius, factors = read(network.propagate_tokens(Sample(1, 1, input_norm=100.0)))
     assert (lipschitz, radius) == pytest.approx((3, 3 * 0.7))
     assert factors == pytest.approx({"embedding 1": 3, "embedding 2": 3, "w": 0.7})
     with pytest.raises(InputError, match="only first"):
@@ -196,7 +198,7 @@ def test_embeddings_come_first_and_forget_what_is_before():
 
 def test_products_beyond_floats():
     block = ResidualPiece(piece=FeedForwardPiece(inner=matrix(1e60), outer=matrix(1e60)))
-    passage = follow((block,) * 20, 0.0)
+    passage = compose_pieces((block,) * 20, 0.0)
     assert passage.log_lipschitz / math.log(10) == pytest.approx(2400, abs=2)
     network = BlockNetwork(pieces=(block,) * 20)
     assert math.isfinite(BlocksCovering(network, 1e-3).evaluate(Sample(1, 1)).log_value)
@@ -212,7 +214,7 @@ def test_settings_describe_alike_blocks():
         activation="silu",
     )  # fmt: skip
     assert found == BlockNetwork(pieces=shape.network((BlockNorms(score_norm=2.0), BlockNorms())))
-    names = [each.name for each in found.passage(Sample(1, 1)).parts]
+    names = [each.name for each in found.propagate_tokens(Sample(1, 1)).parts]
     assert names.count("W_gate") == 2
     assert names[-1] == "w"
     BlockNetwork.check_names(settings.norms, "it")
@@ -222,16 +224,16 @@ def test_settings_describe_alike_blocks():
 
 def test_composing_many_pieces_touches_every_weight_once(monkeypatch):
     touched = 0
-    carried = Passage.carried
+    carried = ComponentBound.amplified
 
     def counting(self, log_by):
         nonlocal touched
         touched += len(self.parts)
         return carried(self, log_by)
 
-    monkeypatch.setattr(Passage, "carried", counting)
+    monkeypatch.setattr(ComponentBound, "amplified", counting)
     matrix = MatrixWeights(rows=2, columns=2, norm=2.0)
-    found = follow([LinearPiece(matrix=matrix)] * 200, 0.0)
+    found = compose_pieces([LinearPiece(matrix=matrix)] * 200, 0.0)
     later = np.arange(199, -1, -1) * math.log(2.0)
     np.testing.assert_allclose([each.log_multiplier for each in found.parts], later, rtol=1e-12)
     assert len(found.parts) == 200 <= touched <= 400

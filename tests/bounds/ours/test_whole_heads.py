@@ -65,7 +65,7 @@ def heads_of(base):
         q, k, v = (base[name][:, own] for name in ("query", "key", "value"))
         o = base["output"][own]
         norms = {"query": size(q), "key": size(k), "value": size(v)}
-        found.append(ours.BaseHead(**norms, scores=size(q @ k.T), mixing=size(v @ o)))
+        found.append(ours.PretrainedHeadNorms(**norms, scores=size(q @ k.T), mixing=size(v @ o)))
     return tuple(found)
 
 
@@ -95,10 +95,10 @@ def test_whole_heads_are_never_exceeded(angle):
         x = 10.0 ** rng.uniform(-1.5, 0.5) * rng.normal(size=(TOKENS, WIDTH))
         y = x + rng.integers(0, 2) * 10.0 ** rng.uniform(-3, 0) * rng.normal(size=x.shape)
         radius = max(np.linalg.norm(z, axis=1).max() for z in (x, y))
-        piece = ours.WholeHeadsPiece(
+        piece = ours.FineTunedHeads(
             **made, base_heads=heads_of(base), head_dimension=INSIDE, rotary=angle > 0
         )
-        passage = piece.through(math.log(radius))
+        passage = piece.propagate(math.log(radius))
         before, after = attention(x, one, angle), attention(y, two, angle)
         names = {id(weights): name for name, weights in made.items()}
         allowed = math.exp(passage.log_lipschitz) * np.linalg.norm(x - y, axis=1).max()
@@ -122,8 +122,8 @@ def test_heads_that_read_one_token_each_use_up_what_a_move_of_the_values_costs()
     deltas = {name: np.zeros_like(array) for name, array in base.items()}
     deltas["value"][[0, 1], [0, INSIDE]] = 0.1
     made = classes(base, deltas)
-    piece = ours.WholeHeadsPiece(**made, base_heads=heads_of(base), head_dimension=INSIDE)
-    (part,) = (each for each in piece.through(0.0).parts if each.weights is made["value"])
+    piece = ours.FineTunedHeads(**made, base_heads=heads_of(base), head_dimension=INSIDE)
+    (part,) = (each for each in piece.propagate(0.0).parts if each.weights is made["value"])
     x = np.eye(TOKENS, WIDTH)
     change = attention(x, base | {"value": deltas["value"]}, 0.0) - attention(x, base, 0.0)
     used = np.linalg.norm(change, axis=1).max() / (math.exp(part.log_factor) * 0.1)
@@ -134,9 +134,9 @@ def test_whole_heads_without_a_move_are_the_products_of_the_base():
     base, deltas, _ = draw(np.random.default_rng(1), 1.0)
     fixed = classes(base, {name: 0 * delta for name, delta in deltas.items()})
     heads = heads_of(base)
-    piece = ours.WholeHeadsPiece(**fixed, base_heads=heads, head_dimension=INSIDE)
+    piece = ours.FineTunedHeads(**fixed, base_heads=heads, head_dimension=INSIDE)
     radius = 1.7
-    passage = piece.through(math.log(radius))
+    passage = piece.propagate(math.log(radius))
     bias = size(base["query_bias"])
     by_hand = sum(
         h.mixing * (1 + radius * (2 * h.scores * radius + h.key * bias) / math.sqrt(INSIDE))
@@ -150,12 +150,12 @@ def test_moves_of_queries_and_keys_add_to_the_products_of_the_base():
     base, _, _ = draw(np.random.default_rng(1), 1.0)
     deltas = {name: np.zeros_like(array) for name, array in base.items()}
     deltas["query"][0, 0], deltas["key"][0, 0] = 0.1, 0.2
-    head = ours.BaseHead(query=2.0, key=2.0, value=1.0, scores=0.01, mixing=1e-3)
-    piece = ours.WholeHeadsPiece(**classes(base, deltas), base_heads=(head,), head_dimension=INSIDE)
+    head = ours.PretrainedHeadNorms(query=2.0, key=2.0, value=1.0, scores=0.01, mixing=1e-3)
+    piece = ours.FineTunedHeads(**classes(base, deltas), base_heads=(head,), head_dimension=INSIDE)
     radius, scores = 1.7, 0.01 + 2.0 * 0.2 + 0.1 * 2.2
     steep = 2 * scores * radius + 2.2 * size(base["query_bias"])
     by_hand = 1e-3 * (1 + radius * steep / math.sqrt(INSIDE))
-    found = piece.through(math.log(radius)).log_lipschitz
+    found = piece.propagate(math.log(radius)).log_lipschitz
     assert math.exp(found) == pytest.approx(by_hand, rel=1e-12)
 
 
@@ -164,7 +164,7 @@ def test_shared_weights_add_what_multiplies_their_errors():
     matrix = rng.normal(size=(3, 3))
     norm = size(matrix)
     once = ours.LinearPiece(matrix=ours.MatrixWeights(rows=3, columns=3, norm=norm))
-    found = ours.RepeatedPiece(pieces=(once,), times=4).through(0.0)
+    found = ours.RepeatedPiece(pieces=(once,), times=4).propagate(0.0)
     assert math.exp(found.log_lipschitz) == pytest.approx(norm**4)
     (part,) = found.parts
     assert math.exp(part.log_factor) == pytest.approx(4 * norm**3)  # the derivative of W⁴
@@ -175,7 +175,7 @@ def test_shared_weights_add_what_multiplies_their_errors():
         moved *= min(1.0, norm / size(moved))
         change = size(np.linalg.matrix_power(matrix, 4) - np.linalg.matrix_power(moved, 4))
         assert change <= math.exp(part.log_factor) * size(matrix - moved) * (1 + 1e-12)
-    twice = ours.BlockNetwork(pieces=(once, once)).passage(Sample(1, 1))
+    twice = ours.BlockNetwork(pieces=(once, once)).propagate_tokens(Sample(1, 1))
     assert len(twice.parts) == 2  # of their own
 
 
@@ -184,7 +184,7 @@ def test_one_ball_by_hand():
     thin = ours.MatrixWeights(rows=6, columns=6, norm=4.0, nuclear_norm=6.0, rank=2)
     bias = ours.RowWeights(rows=1, columns=5, norm=0.5)
     parts = tuple(
-        ours.ChainedWeights(name, None, math.log(a), w)
+        ours.WeightError(name, None, math.log(a), w)
         for name, a, w in (("W", 3.0, full), ("M", 0.5, thin), ("b", 7.0, bias))
     )
     found = ours.OneBallComposition(parts)
@@ -213,7 +213,7 @@ def test_each_kind_of_weights_knows_its_longest_euclidean_length():
 def test_one_ball_moves_as_far_as_its_constant_says():
     rng = np.random.default_rng(3)
     thin = ours.MatrixWeights(rows=5, columns=5, norm=1.0, rank=1)
-    part = ours.ChainedWeights("M", None, 0.0, thin)
+    part = ours.WeightError("M", None, 0.0, thin)
     found = ours.OneBallComposition((part,))
     for _ in range(200):
         u, v = (rng.normal(size=(5, 1)) for _ in range(2))

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, UInt32
 
+from finetti.core.errors import bad_argument
 from finetti.core.masks import keep
 
 # Bytes of a block's tokens: a share of a core's own cache.
@@ -44,6 +45,9 @@ def dropped_attention(
     With r_t = 1/√(variance + ε) the scores are r_t·x_t·(absorbed − its mean), and Σ_t p̃_t x̂_t is
     Σ_t (p̃_t r_t) x_t minus its mean: tokens need not be centered.
     """
+    if base.size * len(bits) > 2**32:
+        requirement = f"of at most {2**32 // base.size} samples, whose masks do not repeat"
+        raise bad_argument("bits", "dropped_attention", requirement, f"{len(bits)} samples")
     centered = absorbed - jnp.mean(absorbed, axis=2, keepdims=True)
     found: Any = _attend(rates, base, step, centered, bits, words)
     read, total = found

@@ -62,12 +62,20 @@ class KernelFit(Displayable):
         An end that the likelihood does not bound is where the search ended.
         """
         values, curve = self.profile(name)
-        top, level = int(np.argmax(curve)), curve.max() - INTERVAL_DEPTH
-        rising, falling = slice(None, top + 1), slice(None, top - 1 if top else None, -1)
-        low, high = (
-            np.interp(level, curve[side], np.log(values[side])) for side in (rising, falling)
-        )
-        return float(np.exp(low)), float(np.exp(high))
+        top, logs = int(np.argmax(curve)), np.log(values)
+        level = curve[top] - INTERVAL_DEPTH
+
+        def end(step: int) -> float:
+            # The first place outward that is too low: beyond it the likelihood may rise again.
+            here = top
+            while 0 <= here + step < len(curve):
+                here += step
+                if curve[here] < level:
+                    pair = [here, here - step]
+                    return float(np.exp(np.interp(level, curve[pair], logs[pair])))
+            return float(values[here])
+
+        return end(-1), end(1)
 
     def plot(self, name: str | None = None) -> Chart:
         """The profile of a parameter (by default the first) as a Vega-Lite chart."""

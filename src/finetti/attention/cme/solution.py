@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int
 
 from finetti.attention.cme import system as linear
 from finetti.attention.cme.conditional_mean import ConditionalMean, restore_variance
+from finetti.attention.cme.plan import ROUTES
 from finetti.attention.cme.route import Ridge
 from finetti.attention.contexts import ContextArrays, Contexts, arrange, over_contexts
 from finetti.core.errors import bad_argument
@@ -142,4 +143,4 @@ def _factor(module: ConditionalMean, arrays: ContextArrays) -> CMESolution:
             ridge=system.ridge,
         )
 
-    return over_contexts(read, arrays)
+    return over_contexts(read, arrays, ROUTES["cholesky"].max_entries)

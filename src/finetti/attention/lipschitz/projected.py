@@ -189,6 +189,10 @@ def network_perturbation(
     check_form(form, owner)
     tokens = as_tokens(tokens, "tokens", owner)
     pairs = layer_pairs(network.layers, other.layers, owner)
+    for layer, twin in pairs:
+        if layer.activation != twin.activation:
+            requirement = f"a network with the same activations, here {layer.activation.name}"
+            raise bad_argument("other", owner, requirement, twin.activation.name)
     outputs, values, scores = (
         [jnp.maximum(*(spectral(getattr(layer, name)) for layer in pair)) for pair in pairs]
         for name in ("output_weights", "value_weights", "score_matrix")

@@ -17,8 +17,8 @@ from finetti.attention.networks.multihead import MultiHead
 from finetti.attention.networks.residual_transformer import FeedForward, ResidualTransformer
 from finetti.attention.networks.weights import as_weights, promote
 from finetti.attention.smoother import KernelSmoother
-from finetti.core.arrays import check_positive
-from finetti.core.errors import InputError
+from finetti.core.arrays import check_positive, is_concrete
+from finetti.core.errors import InputError, bad_argument
 from finetti.core.forms import Form, check_form
 from finetti.core.norms import sequence_norm, spectral
 from finetti.kernels.rbf import RBF
@@ -137,6 +137,9 @@ def residual_perturbation(
         heads = _absorbed(layer.heads, "network", owner)
         other_heads = _absorbed(twin.heads, "other", owner)
         norms = _norms(heads, other_heads)
+        skips = [(part.skip, part.feed_forward.skip) for part in (layer, twin)]
+        if skips[0] != skips[1]:
+            raise bad_argument("other", owner, "a network with the same skip connections", skips[1])
         constant, change = _feed_forward(layer.feed_forward, twin.feed_forward)
         reach = constant * radius if form == "derived" else radius
         head_change = _weight_bound(heads, other_heads, norms, reach, form)
@@ -176,6 +179,12 @@ def _norms(heads: MultiHead, other: MultiHead | None = None) -> _Norms:
     values = spectral(heads.value_weights)
     if other is not None:
         others = _norms(other)
+        bandwidths = jnp.exp(2 * kernel.log_lengthscale), others.bandwidth
+        if all(map(is_concrete, bandwidths)) and bandwidths[0] != bandwidths[1]:
+            raise InputError(
+                "Heads whose weights are compared must have one bandwidth, as the lemma does. Got "
+                f"σ² = {bandwidths[0]:.4g} and {bandwidths[1]:.4g}."
+            )
         query_key = jnp.maximum(query_key, others.query_key)
         values = jnp.maximum(values, others.values)
     return _Norms(query_key, values, jnp.exp(2 * kernel.log_lengthscale))

@@ -16,7 +16,7 @@ from finetti.attention.networks.head_parts import (
     SoftmaxNormalization,
     TokenMap,
 )
-from finetti.attention.networks.weights import draw_projections
+from finetti.attention.networks.weights import clear_masked, draw_projections
 from finetti.core.arrays import check_finite, check_rank
 from finetti.core.conversion import as_array
 from finetti.core.errors import bad_argument
@@ -98,7 +98,7 @@ class Head(eqx.Module):
             mask: boolean, True where a token may be read, shape (\\*batch, T) for all queries alike
                 or (\\*batch, \\*queries, T).
         """
-        tokens, flat, lead = _arrange(tokens, query)
+        tokens, flat, lead = _arrange(tokens, query, mask)
         weights = self._weights(tokens, flat, lead, mask)
         out = self.phi_out(weights @ self.phi_in(tokens))
         return out.reshape(*lead, out.shape[-1])
@@ -107,7 +107,7 @@ class Head(eqx.Module):
         self, tokens: ArrayLike, query: ArrayLike, mask: ArrayLike | None = None
     ) -> Float[Array, "..."]:
         """Norm(Score(x_1, z), …, Score(x_T, z)), shape (\\*batch, \\*queries, T)."""
-        tokens, flat, lead = _arrange(tokens, query)
+        tokens, flat, lead = _arrange(tokens, query, mask)
         weights = self._weights(tokens, flat, lead, mask)
         return weights.reshape(*lead, weights.shape[-1])
 
@@ -131,7 +131,9 @@ class Head(eqx.Module):
         return self.norm.lipschitz(form)
 
 
-def _arrange(tokens: ArrayLike, query: ArrayLike) -> tuple[Array, Array, tuple[int, ...]]:
+def _arrange(
+    tokens: ArrayLike, query: ArrayLike, mask: ArrayLike | None
+) -> tuple[Array, Array, tuple[int, ...]]:
     """Tokens (…, T, d), queries (…, Q, d_z) and the query axes of the caller."""
     tokens, query = as_array(tokens), as_array(query)
     check_rank(tokens, 2, "(..., T, d)", "tokens", "Head")
@@ -141,6 +143,7 @@ def _arrange(tokens: ArrayLike, query: ArrayLike) -> tuple[Array, Array, tuple[i
     if query.ndim <= len(batch) or query.shape[: len(batch)] != batch:
         wanted = f"of shape {(*batch, '...', 'd_z')}, leading with the batch axes of the tokens"
         raise bad_argument("query", "Head", wanted, f"shape {query.shape}")
+    tokens = clear_masked(tokens, mask)
     check_finite(tokens, "tokens", "Head")
     check_finite(query, "query", "Head")
     dtype, lead = widest_float(tokens, query), query.shape[:-1]

@@ -93,7 +93,7 @@ class ProjectedLayer(eqx.Module):
     ) -> Float[Array, "*batch T v"]:
         """f(Z; W), before the projections."""
         dimension = self.query_weights.shape[0]
-        tokens = as_sequence(tokens, "tokens", "ProjectedLayer", dimension)
+        tokens = as_sequence(tokens, "tokens", "ProjectedLayer", dimension, mask)
         tokens, *weights = promote(tokens, self.query_weights, self.key_weights, self.value_weights)
         queries, keys, values = (tokens @ weight for weight in weights)
         return Softmax()(queries, keys, values, mask)
@@ -161,7 +161,7 @@ class ProjectedTransformer(eqx.Module):
     ) -> tuple[Float[Array, "*batch T d"], ...]:
         """g^{(1)}, …, g^{(L+1)}."""
         dimension = self.layers[0].query_weights.shape[0]
-        states = [as_sequence(tokens, "tokens", "ProjectedTransformer", dimension)]
+        states = [as_sequence(tokens, "tokens", "ProjectedTransformer", dimension, mask)]
         for layer in self.layers:
             states.append(layer(states[-1], mask))
         return tuple(states)

@@ -160,7 +160,7 @@ class ResidualTransformer(eqx.Module):
     ) -> Float[Array, "*batch T d"]:
         """X_T."""
         dimension = self.layers[0].feed_forward.inner.shape[0]
-        tokens = as_sequence(tokens, "tokens", "ResidualTransformer", dimension)
+        tokens = as_sequence(tokens, "tokens", "ResidualTransformer", dimension, mask)
         for layer in self.layers:
             tokens = layer(tokens, mask)
         return tokens

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
@@ -58,14 +59,26 @@ def as_projections(
 
 
 def as_sequence(
-    value: ArrayLike, argument: str, owner: str, dimension: int
+    value: ArrayLike, argument: str, owner: str, dimension: int, mask: ArrayLike | None = None
 ) -> Float[Array, "*batch T d"]:
     """``value`` as tokens (…, T, d) with at least one token of the given dimension."""
     array = as_array(value)
     if array.ndim < 2 or array.shape[-1] != dimension or array.shape[-2] == 0:
         raise bad_argument(argument, owner, f"of shape (..., T, {dimension})", array.shape)
+    array = clear_masked(array, mask)
     check_finite(array, argument, owner)
     return array.astype(widest_float(array))
+
+
+def clear_masked(tokens: Array, mask: ArrayLike | None) -> Float[Array, "*batch T d"]:
+    """Tokens that no query may read are 0 where they are not finite: they must not matter."""
+    if mask is None:
+        return tokens
+    readable, batch = as_array(mask), tokens.ndim - 2
+    if readable.ndim <= batch or readable.dtype != bool or readable.shape[-1] != tokens.shape[-2]:
+        return tokens  # such a mask is refused by name where it is used
+    readable = readable.any(axis=tuple(range(batch, readable.ndim - 1)))
+    return jnp.where(readable[..., None] | jnp.isfinite(tokens), tokens, 0)
 
 
 def promote(*arrays: Array) -> tuple[Array, ...]:

@@ -13,7 +13,7 @@ from finetti.bounds.covering.dudley import (
     gap_terms,
     printed_gap,
 )
-from finetti.bounds.covering.radius_grid import Strata, Stratified
+from finetti.bounds.covering.radius_grid import RadiusGrid, RoundedClass
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of
 from finetti.core.errors import bad_argument
@@ -134,10 +134,10 @@ class NetworkGap(NetworkBound):
             raise bad_argument("readout_norm", type(self).__name__, wanted, None)
 
     @property
-    def strata(self) -> Stratified[Any]:
+    def rounding(self) -> RoundedClass[Any]:
         """The class that is bounded, and the price of its radii."""
         rounded = self.radii == "stratified"
-        return _strata(self.functions) if rounded else Stratified(self.functions, ())
+        return _rounding(self.functions) if rounded else RoundedClass(self.functions, ())
 
     def log_range(self, functions: Any, sample: Sample) -> float:
         """log of the largest output."""
@@ -149,7 +149,7 @@ class NetworkGap(NetworkBound):
 
     def _integral(self, sample: Sample) -> tuple[Dudley, NetworkCover]:
         """The complexity, and the cover of which it is the integral."""
-        functions = self.strata.rounded
+        functions = self.rounding.rounded
         cover = self.composed(functions, sample)
         # A fixed function may be subtracted from all, the one with every Δ = 0, for example. Losses
         # lie in an interval of length b, so that one is enough where ε·L exceeds half of it.
@@ -164,12 +164,12 @@ class NetworkGap(NetworkBound):
         # A class of one function has no complexity to be shared.
         shared = found.log_resolution > -math.inf
         parts = cover.terms(found.log_resolution)[1] if shared else ()
-        strata = self.strata
-        post_hoc = strata.post_hoc
+        rounding = self.rounding
+        post_hoc = rounding.post_hoc
         total, terms = gap_terms(found.log_value, sample, parts, self.two_sided, post_hoc)
         notes = [*self.functions.notes(), *([TOO_RICH] if found.trivial else [])]
-        if strata.radii:
-            count = len(strata.radii)
+        if rounding.radii:
+            count = len(rounding.radii)
             notes.append(f"{count} radii chosen after training add {post_hoc:.4g} to log(3/δ).")
         return self.value(sample, total, terms, notes=notes)
 
@@ -181,6 +181,6 @@ class NetworkGap(NetworkBound):
 
 
 @lru_cache(maxsize=32)
-def _strata(functions: Any) -> Stratified[Any]:
+def _rounding(functions: Any) -> RoundedClass[Any]:
     """Every n of an inversion asks for the same one."""
-    return Strata().round_class(functions, _NOT_TRAINED)
+    return RadiusGrid().round_norms(functions, _NOT_TRAINED)

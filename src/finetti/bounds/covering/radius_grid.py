@@ -1,4 +1,4 @@
-"""After training: which class? Radii on a grid that was fixed before, and what they cost."""
+"""Union bound over a grid of norm radii, so that the class may be chosen after training."""
 
 import math
 from collections.abc import Collection
@@ -17,7 +17,7 @@ Described = TypeVar("Described")
 
 
 @dataclass(frozen=True)
-class Radius:
+class GridRadius:
     """A trained norm and the point of the grid, B₀c^j, that it was rounded up to."""
 
     name: str
@@ -32,11 +32,11 @@ class Radius:
 
 
 @dataclass(frozen=True)
-class Stratified(Displayable, Generic[Described]):
+class RoundedClass(Displayable, Generic[Described]):
     """Norms rounded up, and ``post_hoc``, which log(3/δ) grows by: the price of all radii."""
 
     rounded: Described
-    radii: tuple[Radius, ...]
+    radii: tuple[GridRadius, ...]
 
     @property
     def post_hoc(self) -> float:
@@ -49,7 +49,7 @@ class Stratified(Displayable, Generic[Described]):
         return Card("Radii after training", (("added to log(3/δ)", self.post_hoc),), (table,))
 
 
-class Strata(Checked):
+class RadiusGrid(Checked):
     """A bound for all classes with radii B₀c^j at once, each with its part of δ
 
         weight(j) = 1/(κ(|j| + 1)²), κ = π²/3 − 1:   Σ_{j∈Z} weight(j) = 1
@@ -61,36 +61,36 @@ class Strata(Checked):
         start: B₀, chosen before training.
         ratio: c.
 
-    >>> radii = tuple(map(Strata().radius, (0.95, 1.05)))
+    >>> radii = tuple(map(RadiusGrid().radius, (0.95, 1.05)))
     >>> [radius.value for radius in radii], [radius.index for radius in radii]
     ([1.0, 1.1], [0, 1])
-    >>> round(Stratified(None, radii).post_hoc, 6)                  # 2 log κ + 2 log 2
+    >>> round(RoundedClass(None, radii).post_hoc, 6)                  # 2 log κ + 2 log 2
     3.043283
     """
 
     start: float = checked(as_positive, 1.0)
     ratio: float = checked(real("a number > 1", lambda c: 1 < c < math.inf), 1.1)
 
-    def radius(self, norm: float, name: str = "norm") -> Radius:
+    def radius(self, norm: float, name: str = "norm") -> GridRadius:
         """The smallest point of the grid that is not below ``norm``."""
-        norm = as_norm(norm, name, "Strata")
+        norm = as_norm(norm, name, "RadiusGrid")
         # A point that is missed by rounding counts as reached, if it is not below the norm.
         exact = (log_of(norm) - math.log(self.start)) / math.log(self.ratio)
         index = max(_LOWEST, math.ceil(exact - 1e-9)) if norm > 0 else _LOWEST
         while (value := self.start * self.ratio**index) < norm:
             index += 1
-        return Radius(name, norm, value, index)
+        return GridRadius(name, norm, value, index)
 
-    def round_class(
+    def round_norms(
         self, described: Described, fixed: Collection[str] = ()
-    ) -> Stratified[Described]:
+    ) -> RoundedClass[Described]:
         """Every norm of a description, at any depth; what is not trained stays as it is.
 
         Args:
             described: a class of weights, pieces or networks.
             fixed: names of norms that no training moves, as that of an activation.
         """
-        radii: list[Radius] = []
+        radii: list[GridRadius] = []
 
         def round_up(path: str, norm: float) -> float:
             if path.rpartition(".")[2] in fixed:
@@ -99,4 +99,4 @@ class Strata(Checked):
             return radii[-1].value
 
         rounded = map_norms(described, round_up, lambda part: not getattr(part, "trained", True))
-        return Stratified(rounded, tuple(radii))
+        return RoundedClass(rounded, tuple(radii))

@@ -92,7 +92,7 @@ class TransformerComplexity(ComplexityBound):
 class FullTransformerGap(ComplexityBound):
     """sup_f (E ℓ − Ê ℓ) ≤ b(2R̂ + 3√(log(2/δ)/(2n))), loss in an interval of length b (Mohri et al.)
 
-    A class that was chosen after training adds its ``post_hoc`` to log(2/δ): `bounds.Strata`.
+    A class that was chosen after training adds its ``post_hoc`` to log(2/δ): `bounds.RadiusGrid`.
 
     >>> from finetti.bounds.exchangeability import FullTransformer
     >>> network = FullTransformer.uniform(64, 128, n_layers=1, n_heads=4, mixed_norm=8.0)
@@ -121,8 +121,8 @@ class TransformerRisk(ComplexityBound):
 
     By Lemmas C.7 and C.8, with half of δ for Theorem C.5 and half for Hoeffding's inequality at the
     best function of the class; a class that was chosen after training adds its ``post_hoc`` to both
-    logarithms (`bounds.Strata`). For a minimizer of the training loss E_gen is its risk above the
-    best of the class.
+    logarithms (`bounds.RadiusGrid`). For a minimizer of the training loss E_gen is its risk above
+    the best of the class.
 
     >>> from finetti.bounds.exchangeability import FullTransformer
     >>> network = FullTransformer.uniform(64, 128, n_layers=1, n_heads=4, mixed_norm=8.0)

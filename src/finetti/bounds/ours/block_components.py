@@ -1,4 +1,4 @@
-"""Pieces of real networks: how far they carry a deviation, and how long what they give can be.
+"""Parts of real networks with their Lipschitz constant and the largest norm of their output.
 
 Norms of sequences are those of the longest row. A piece is described by norms alone. On inputs in a
 ball it has a Lipschitz constant and an output radius, for all members of its class, and so for all
@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from finetti.bounds import description as fields
 from finetti.bounds.description import all_are, checked, one_of
-from finetti.bounds.ours.cover_allocation import ChainedWeights
+from finetti.bounds.ours.cover_allocation import WeightError
 from finetti.bounds.ours.weight_classes import GainWeights, MatrixWeights, RowWeights, WeightClass
 from finetti.core.errors import bad_argument
 from finetti.core.logspace import log_add
@@ -42,15 +42,15 @@ def log_slope(activation: str) -> float:
 
 
 @dataclass(frozen=True)
-class Passage:
+class ComponentBound:
     """A piece on inputs of a given radius: log Lip, the log of the output radius, its weights."""
 
     log_lipschitz: float
     log_radius: float
-    parts: tuple[ChainedWeights, ...] = ()
+    parts: tuple[WeightError, ...] = ()
 
-    def carried(self, log_by: float) -> tuple[ChainedWeights, ...]:
-        """Its weights, their errors multiplied on the way out."""
+    def amplified(self, log_by: float) -> tuple[WeightError, ...]:
+        """Its weights, with the multipliers of their errors times e^``log_by``."""
         return tuple(
             replace(each, log_multiplier=each.log_multiplier + log_by) for each in self.parts
         )
@@ -60,22 +60,22 @@ class Piece(fields.Description, abc.ABC, kw_only=True):
     """A part of a network that maps sequences to sequences."""
 
     @abc.abstractmethod
-    def through(self, log_radius: float) -> Passage:
-        """What it does to inputs whose rows are no longer than e^``log_radius``."""
+    def propagate(self, log_radius: float) -> ComponentBound:
+        """Its constants on inputs whose rows are no longer than e^``log_radius``."""
 
 
-def follow(pieces: Iterable[Piece], log_radius: float) -> Passage:
+def compose_pieces(pieces: Iterable[Piece], log_radius: float) -> ComponentBound:
     """One piece after the other: constants multiply, and so do the errors of earlier weights."""
-    passages = []
+    bounds = []
     for piece in pieces:
-        passages.append(piece.through(log_radius))
-        log_radius = passages[-1].log_radius
+        bounds.append(piece.propagate(log_radius))
+        log_radius = bounds[-1].log_radius
     # From the last to the first, so that every weight is multiplied once by all that follows.
-    log_later, carried = 0.0, []
-    for passage in reversed(passages):
-        carried.append(passage.carried(log_later))
-        log_later += passage.log_lipschitz
-    return Passage(log_later, log_radius, tuple(chain.from_iterable(reversed(carried))))
+    log_later, amplified = 0.0, []
+    for bound in reversed(bounds):
+        amplified.append(bound.amplified(log_later))
+        log_later += bound.log_lipschitz
+    return ComponentBound(log_later, log_radius, tuple(chain.from_iterable(reversed(amplified))))
 
 
 def log_plus(*logs: float) -> float:
@@ -94,10 +94,10 @@ def log_size(weights: WeightClass | None) -> float:
 Part = tuple[str, float, float, WeightClass | None]  # name, local factor, what they read, weights
 
 
-def chained(*parts: Part) -> tuple[ChainedWeights, ...]:
+def chained(*parts: Part) -> tuple[WeightError, ...]:
     """Those that are there, with the logs of their local factor and of the radius they read."""
     return tuple(
-        ChainedWeights(name, None, factor, weights, radius)
+        WeightError(name, None, factor, weights, radius)
         for name, factor, radius, weights in parts
         if weights is not None
     )
@@ -131,7 +131,7 @@ class NormalizationPiece(Piece, kw_only=True):
         epsilon: ε, under the root.
 
     >>> norm = NormalizationPiece(gain=GainWeights(rows=1, columns=64), epsilon=1e-4)
-    >>> found = norm.through(0.0)
+    >>> found = norm.propagate(0.0)
     >>> round(math.exp(found.log_lipschitz), 9), round(math.exp(found.log_radius), 9)
     (100.0, 8.0)
     """
@@ -140,10 +140,10 @@ class NormalizationPiece(Piece, kw_only=True):
     shift: RowWeights | None = weights(RowWeights, optional=True)
     epsilon: float = checked(as_positive, 1e-5)
 
-    def through(self, log_radius: float) -> Passage:
+    def propagate(self, log_radius: float) -> ComponentBound:
         """Lipschitz everywhere, and bounded."""
         root = math.log(self.gain.columns) / 2
-        return Passage(
+        return ComponentBound(
             self.gain.log_size - math.log(self.epsilon) / 2,
             log_plus(root + self.gain.log_size, log_size(self.shift)),
             chained(("gain", 0.0, root, self.gain), ("shift", 0.0, 0.0, self.shift)),
@@ -155,7 +155,7 @@ class LinearPiece(Piece, kw_only=True):
 
     Lip(σ)‖W‖; radius ‖W‖ρ + ‖b‖.
 
-    >>> found = LinearPiece(matrix=MatrixWeights(rows=8, columns=1, norm=3.0)).through(0.0)
+    >>> found = LinearPiece(matrix=MatrixWeights(rows=8, columns=1, norm=3.0)).propagate(0.0)
     >>> round(math.exp(found.log_lipschitz), 9), len(found.parts)
     (3.0, 1)
     """
@@ -165,10 +165,10 @@ class LinearPiece(Piece, kw_only=True):
     activation: str = checked(one_of(*SLOPES), "identity")
     name: str = "W"
 
-    def through(self, log_radius: float) -> Passage:
+    def propagate(self, log_radius: float) -> ComponentBound:
         """On a ball of any radius."""
         steep, size = log_slope(self.activation), self.matrix.log_size
-        return Passage(
+        return ComponentBound(
             steep + size,
             log_plus(size + log_radius, log_size(self.bias)),
             chained(
@@ -185,17 +185,17 @@ class EmbeddingPiece(Piece, kw_only=True):
     table is as long as it was made, whatever the length of a sequence.
 
     >>> tokens, positions = (RowWeights(rows=n, columns=8, norm=0.5) for n in (1000, 512))
-    >>> round(math.exp(EmbeddingPiece(tables=(tokens, positions)).through(0.0).log_radius), 9)
+    >>> round(math.exp(EmbeddingPiece(tables=(tokens, positions)).propagate(0.0).log_radius), 9)
     1.0
     """
 
     tables: tuple[RowWeights, ...] = checked(all_are(RowWeights))
 
-    def through(self, log_radius: float) -> Passage:
+    def propagate(self, log_radius: float) -> ComponentBound:
         """Rows of all tables, added."""
         names = (f"embedding {i}" for i in range(1, len(self.tables) + 1))
-        parts = (ChainedWeights(n, None, 0.0, t) for n, t in zip(names, self.tables, strict=True))
-        return Passage(0.0, log_plus(*map(log_size, self.tables)), tuple(parts))
+        parts = (WeightError(n, None, 0.0, t) for n, t in zip(names, self.tables, strict=True))
+        return ComponentBound(0.0, log_plus(*map(log_size, self.tables)), tuple(parts))
 
 
 class ResidualPiece(Piece, kw_only=True):
@@ -213,18 +213,18 @@ class ResidualPiece(Piece, kw_only=True):
     order: Literal["pre", "post"] = checked(one_of("pre", "post"), "pre")
     layer: int | None = None
 
-    def through(self, log_radius: float) -> Passage:
+    def propagate(self, log_radius: float) -> ComponentBound:
         """A residual adds 1."""
         norm = self.normalization
         before = (norm, self.piece) if norm is not None and self.order == "pre" else (self.piece,)
-        inside = follow(before, log_radius)
+        inside = compose_pieces(before, log_radius)
         lipschitz = log_plus(0.0, inside.log_lipschitz)
         radius = log_plus(log_radius, inside.log_radius)
-        found = Passage(lipschitz, radius, inside.parts)
+        found = ComponentBound(lipschitz, radius, inside.parts)
         if norm is not None and self.order == "post":
-            after = norm.through(radius)
-            parts = (*found.carried(after.log_lipschitz), *after.parts)
-            found = Passage(after.log_lipschitz + lipschitz, after.log_radius, parts)
+            after = norm.propagate(radius)
+            parts = (*found.amplified(after.log_lipschitz), *after.parts)
+            found = ComponentBound(after.log_lipschitz + lipschitz, after.log_radius, parts)
         numbered = tuple(replace(each, layer=self.layer) for each in found.parts)
         return replace(found, parts=numbered)
 
@@ -240,7 +240,7 @@ class RepeatedPiece(Piece, kw_only=True):
         times: how many rounds.
 
     >>> once = LinearPiece(matrix=MatrixWeights(rows=8, columns=8, norm=2.0))
-    >>> found = RepeatedPiece(pieces=(once,), times=3).through(0.0)
+    >>> found = RepeatedPiece(pieces=(once,), times=3).propagate(0.0)
     >>> round(math.exp(found.log_lipschitz), 9), len(found.parts)
     (8.0, 1)
     >>> round(math.exp(found.parts[0].log_factor), 9)                       # 4·1 + 2·2 + 1·4
@@ -250,9 +250,9 @@ class RepeatedPiece(Piece, kw_only=True):
     pieces: tuple[Piece, ...] = checked(all_are(Piece))
     times: int = checked(as_whole)
 
-    def through(self, log_radius: float) -> Passage:
+    def propagate(self, log_radius: float) -> ComponentBound:
         """All rounds."""
-        found = follow(self.pieces * self.times, log_radius)
+        found = compose_pieces(self.pieces * self.times, log_radius)
         count = len(found.parts) // self.times
         merged = (
             replace(

@@ -8,13 +8,13 @@ from finetti.bounds.covering.network_bounds import NetworkClass
 from finetti.bounds.description import BoundSettings, all_are, checked, one_of
 from finetti.bounds.ours.block_components import (
     SLOPES,
+    ComponentBound,
     EmbeddingPiece,
     LinearPiece,
     NormalizationPiece,
-    Passage,
     Piece,
     ResidualPiece,
-    follow,
+    compose_pieces,
 )
 from finetti.bounds.ours.cover_allocation import LengthFreeComposition
 from finetti.bounds.ours.feed_forward_components import FeedForwardPiece, GatedPiece
@@ -119,7 +119,7 @@ class BlockNetwork(Piece, NetworkClass, kw_only=True):
     >>> block = ResidualPiece(piece=attention, normalization=NormalizationPiece(gain=gain), layer=1)
     >>> readout = LinearPiece(matrix=MatrixWeights(rows=8, columns=1), name="w")
     >>> network = BlockNetwork(pieces=(block, readout))
-    >>> [each.name for each in network.passage(Sample(1, 1)).parts][:3]
+    >>> [each.name for each in network.propagate_tokens(Sample(1, 1)).parts][:3]
     ['gain', 'W_QK, head 1', 'W_VO, head 1']
     """
 
@@ -144,24 +144,24 @@ class BlockNetwork(Piece, NetworkClass, kw_only=True):
         """Those of `BlockShape` and `BlockNorms`."""
         return ("layers", *BlockShape.norm_names(), *BlockNorms.norm_names())
 
-    def through(self, log_radius: float) -> Passage:
+    def propagate(self, log_radius: float) -> ComponentBound:
         """The whole chain: its constant, the radius of its output, and all weights."""
         return self._kept(log_radius)[0]
 
-    def _kept(self, log_radius: float) -> tuple[Passage, LengthFreeComposition]:
+    def _kept(self, log_radius: float) -> tuple[ComponentBound, LengthFreeComposition]:
         """Every n of an inversion asks for the same ones, and the allocations that were found."""
         if log_radius not in self._by_radius:
-            passage = follow(self.pieces, log_radius)
-            self._by_radius[log_radius] = passage, LengthFreeComposition(passage.parts)
+            bound = compose_pieces(self.pieces, log_radius)
+            self._by_radius[log_radius] = bound, LengthFreeComposition(bound.parts)
         return self._by_radius[log_radius]
 
     @cached_property
-    def _by_radius(self) -> dict[float, tuple[Passage, LengthFreeComposition]]:
+    def _by_radius(self) -> dict[float, tuple[ComponentBound, LengthFreeComposition]]:
         return {}
 
-    def passage(self, sample: Sample) -> Passage:
+    def propagate_tokens(self, sample: Sample) -> ComponentBound:
         """The same for tokens of a sample."""
-        return self.through(log_of(sample.input_norm))
+        return self.propagate(log_of(sample.input_norm))
 
     def composition(self, sample: Sample, form: Form = "derived") -> LengthFreeComposition:
         """All weights with a_jρ_j."""
@@ -169,4 +169,4 @@ class BlockNetwork(Piece, NetworkClass, kw_only=True):
 
     def log_range(self, sample: Sample) -> float:
         """log of the largest output."""
-        return self.passage(sample).log_radius
+        return self.propagate_tokens(sample).log_radius

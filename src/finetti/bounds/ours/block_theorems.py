@@ -19,7 +19,7 @@ from finetti.bounds.covering.network_bounds import (
     NetworkGap,
 )
 from finetti.bounds.ours.block_network import BlockNetwork
-from finetti.bounds.ours.cover_allocation import ChainedWeights, LengthFreeComposition, WeightCover
+from finetti.bounds.ours.cover_allocation import LengthFreeComposition, WeightCover, WeightError
 from finetti.bounds.ours.one_ball import OneBallComposition
 from finetti.bounds.ours.weight_classes import MatrixWeights, RowWeights
 from finetti.bounds.sample import Sample
@@ -158,5 +158,5 @@ def projected_composition(
     factors = [readout, *(each + math.log(root) for each in others)]
     parts = zip(names, factors, weights, strict=True)
     return LengthFreeComposition(
-        tuple(ChainedWeights(each.name, each.layer, factor, w) for each, factor, w in parts)
+        tuple(WeightError(each.name, each.layer, factor, w) for each, factor, w in parts)
     )

@@ -20,7 +20,7 @@ _COARSE = 1.0  # a new allocation after so much log ε; in between the last one 
 
 
 @dataclass(frozen=True)
-class ChainedWeights:
+class WeightError:
     """Weights of a network: what their error is multiplied by on its way to the output.
 
     Args:
@@ -50,10 +50,10 @@ class WeightCover(abc.ABC):
         parts: all weights; those that are not trained, or do not reach the output, cost nothing.
     """
 
-    parts: tuple[ChainedWeights, ...]
+    parts: tuple[WeightError, ...]
 
     @cached_property
-    def costly(self) -> tuple[ChainedWeights, ...]:
+    def covered(self) -> tuple[WeightError, ...]:
         """The parts that have to be covered."""
         return tuple(
             each
@@ -88,23 +88,23 @@ class LengthFreeComposition(WeightCover):
 
     >>> from finetti.bounds.ours.weight_classes import MatrixWeights
     >>> square = MatrixWeights(rows=8, columns=8)
-    >>> one = LengthFreeComposition((ChainedWeights("W", None, math.log(2.0), square),))
+    >>> one = LengthFreeComposition((WeightError("W", None, math.log(2.0), square),))
     >>> round(math.exp(one.log_log_cover(math.log(0.2))), 9)          # x = 0.1
     194.849436014
     """
 
     @cached_property
     def _table(self) -> CoverTable:
-        return CoverTable(tuple(each.weights for each in self.costly))
+        return CoverTable(tuple(each.weights for each in self.covered))
 
     @cached_property
     def _log_factors(self) -> NDArray[np.float64]:
-        return np.array([each.log_factor for each in self.costly])
+        return np.array([each.log_factor for each in self.covered])
 
     @property
     def log_spread(self) -> float:
         """log Σ_j a_jρ_jB_j: no function of the class is farther from the one with all Δ = 0."""
-        reach = [each.log_factor + log_of(each.weights.norm) for each in self.costly]
+        reach = [each.log_factor + log_of(each.weights.norm) for each in self.covered]
         return float(log_sum(reach)) if reach else -math.inf
 
     def resolutions(self, log_resolution: float) -> NDArray[np.float64]:
@@ -161,7 +161,7 @@ class LengthFreeComposition(WeightCover):
 
     def log_log_cover(self, log_resolution: ArrayLike) -> Any:
         """log log N(ε); −∞ where one function is enough."""
-        if not self.costly:
+        if not self.covered:
             return np.asarray(log_resolution, dtype=np.float64) * 0 - np.inf
         array = np.asarray(log_resolution, dtype=np.float64)
         key = array.tobytes()
@@ -177,11 +177,11 @@ class LengthFreeComposition(WeightCover):
 
     def terms(self, log_resolution: float) -> tuple[float, tuple[Term, ...]]:
         """log log N, and what each of the weights adds to log N, named with its cover."""
-        if not self.costly:
+        if not self.covered:
             return -math.inf, ()
         every = self._table.all(self.resolutions(log_resolution)[None])[:, 0]
         chosen = every.argmin(axis=0)
         return summed(
             Term(f"log N by {self._table.NAMES[cover]}", each.layer, each.name, log_of(float(part)))
-            for each, cover, part in zip(self.costly, chosen, every.min(axis=0), strict=True)
+            for each, cover, part in zip(self.covered, chosen, every.min(axis=0), strict=True)
         )

@@ -1,7 +1,7 @@
 """Feed-forward parts: two matrices, or three with a gate."""
 
 from finetti.bounds.ours.block_components import (
-    Passage,
+    ComponentBound,
     Piece,
     activation,
     chained,
@@ -24,7 +24,7 @@ class FeedForwardPiece(Piece, kw_only=True):
     >>> import math
     >>> inner, outer = (MatrixWeights(rows=a, columns=b, norm=2.0) for a, b in ((8, 32), (32, 8)))
     >>> part = FeedForwardPiece(inner=inner, outer=outer, activation="relu")
-    >>> round(math.exp(part.through(0.0).log_lipschitz), 9)
+    >>> round(math.exp(part.propagate(0.0).log_lipschitz), 9)
     4.0
     """
 
@@ -34,11 +34,11 @@ class FeedForwardPiece(Piece, kw_only=True):
     outer_bias: RowWeights | None = weights(RowWeights, optional=True)
     activation: str = activation()
 
-    def through(self, log_radius: float) -> Passage:
+    def propagate(self, log_radius: float) -> ComponentBound:
         """On a ball of radius ρ."""
         outside = log_slope(self.activation) + self.outer.log_size
         hidden = log_plus(self.inner.log_size + log_radius, log_size(self.inner_bias))
-        return Passage(
+        return ComponentBound(
             outside + self.inner.log_size,
             log_plus(self.outer.log_size + hidden, log_size(self.outer_bias)),
             chained(
@@ -66,7 +66,7 @@ class GatedPiece(Piece, kw_only=True):
     >>> import math
     >>> inward, outward = (MatrixWeights(rows=a, columns=b) for a, b in ((8, 32), (32, 8)))
     >>> part = GatedPiece(gate=inward, up=inward, down=outward, activation="relu")
-    >>> round(math.exp(part.through(math.log(3.0)).log_lipschitz), 9)
+    >>> round(math.exp(part.propagate(math.log(3.0)).log_lipschitz), 9)
     6.0
     """
 
@@ -78,13 +78,13 @@ class GatedPiece(Piece, kw_only=True):
     down_bias: RowWeights | None = weights(RowWeights, optional=True)
     activation: str = activation()
 
-    def through(self, log_radius: float) -> Passage:
+    def propagate(self, log_radius: float) -> ComponentBound:
         """On a ball of radius ρ."""
         down, steep = self.down.log_size, log_slope(self.activation)
         opened = log_plus(self.gate.log_size + log_radius, log_size(self.gate_bias))
         raised = log_plus(self.up.log_size + log_radius, log_size(self.up_bias))
         by_up, by_gate = down + opened, down + steep + raised
-        return Passage(
+        return ComponentBound(
             log_plus(by_up + self.up.log_size, by_gate + self.gate.log_size),
             log_plus(down + opened + raised, log_size(self.down_bias)),
             chained(

@@ -8,8 +8,8 @@ from finetti.attention.networks.softmax_constants import softmax_constant
 from finetti.bounds import description as fields
 from finetti.bounds.description import all_are, checked
 from finetti.bounds.ours.block_components import (
+    ComponentBound,
     Part,
-    Passage,
     Piece,
     chained,
     log_plus,
@@ -50,12 +50,12 @@ class HeadPiece(Piece, abc.ABC, kw_only=True):
         log_radius: float,
         log_score_lipschitz: float,
         *scores: Part,
-    ) -> Passage:
+    ) -> ComponentBound:
         """From how far scores move with the tokens, and per unit of their own weights."""
         size = self.mixing.log_size
         reach, lipschitz = head_constants(size, log_radius, log_score_lipschitz)
         parts = [(name, reach + factor, radius, each) for name, factor, radius, each in scores]
-        return Passage(
+        return ComponentBound(
             lipschitz,
             size + log_radius,
             chained(*parts, ("W_VO", 0.0, log_radius, self.mixing)),
@@ -75,7 +75,7 @@ class ProductHeadPiece(HeadPiece, kw_only=True):
         score_bias: c, one row; None without a bias of the queries.
 
     >>> square = MatrixWeights(rows=8, columns=8, norm=2.0, rank=4)
-    >>> found = ProductHeadPiece(score=square, mixing=square).through(0.0)
+    >>> found = ProductHeadPiece(score=square, mixing=square).propagate(0.0)
     >>> round(math.exp(found.log_lipschitz), 9)                              # 2(1 + 2·2)
     10.0
     """
@@ -83,7 +83,7 @@ class ProductHeadPiece(HeadPiece, kw_only=True):
     score: MatrixWeights = weights(MatrixWeights)
     score_bias: RowWeights | None = weights(RowWeights, optional=True)
 
-    def through(self, log_radius: float) -> Passage:
+    def propagate(self, log_radius: float) -> ComponentBound:
         """On a ball of radius ρ."""
         steep = math.log(2) + self.score.log_size + log_radius
         return self.attend(
@@ -109,7 +109,7 @@ class RotaryHeadPiece(HeadPiece, kw_only=True):
 
     >>> inward = MatrixWeights(rows=8, columns=4, norm=2.0)
     >>> square = MatrixWeights(rows=8, columns=8, rank=4)
-    >>> found = RotaryHeadPiece(query=inward, key=inward, mixing=square).through(0.0)
+    >>> found = RotaryHeadPiece(query=inward, key=inward, mixing=square).propagate(0.0)
     >>> round(math.exp(found.log_lipschitz), 9)                       # 1 + 2·2·2/√4
     5.0
     """
@@ -120,7 +120,7 @@ class RotaryHeadPiece(HeadPiece, kw_only=True):
     key_bias: RowWeights | None = weights(RowWeights, optional=True)
     scale: float | None = checked(as_positive, None)
 
-    def through(self, log_radius: float) -> Passage:
+    def propagate(self, log_radius: float) -> ComponentBound:
         """On a ball of radius ρ."""
         query, key = self.query.log_size, self.key.log_size
         log_scale = (
@@ -149,22 +149,22 @@ class AttentionPiece(Piece, kw_only=True):
     heads: tuple[HeadPiece, ...] = checked(all_are(HeadPiece))
     bias: RowWeights | None = weights(RowWeights, optional=True)
 
-    def through(self, log_radius: float) -> Passage:
+    def propagate(self, log_radius: float) -> ComponentBound:
         """The sum of the heads."""
-        found = [head.through(log_radius) for head in self.heads]
+        found = [head.propagate(log_radius) for head in self.heads]
         parts = tuple(
             replace(each, name=f"{each.name}, head {i}")
-            for i, passage in enumerate(found, start=1)
-            for each in passage.parts
+            for i, bound in enumerate(found, start=1)
+            for each in bound.parts
         )
-        return Passage(
+        return ComponentBound(
             log_plus(*(each.log_lipschitz for each in found)),
             log_plus(*(each.log_radius for each in found), log_size(self.bias)),
             (*parts, *chained(("bias of attention", 0.0, 0.0, self.bias))),
         )
 
 
-class BaseHead(fields.Description, kw_only=True):
+class PretrainedHeadNorms(fields.Description, kw_only=True):
     """Spectral norms of one head before training: W_Q, W_K, W_V, W_QW_Kᵀ and W_VW_O, all fixed."""
 
     query: float = checked(as_norm, 0.0)
@@ -174,7 +174,7 @@ class BaseHead(fields.Description, kw_only=True):
     mixing: float = checked(as_norm, 0.0)
 
 
-class WholeHeadsPiece(Piece, kw_only=True):
+class FineTunedHeads(Piece, kw_only=True):
     """Σ_h A_hXW_V^hW_O^h + b_VW_O + b_O, every matrix W₀ + Δ with ‖Δ‖ ≤ B (of all heads together)
 
     No columns of Δ have a larger norm than all of it. With the norms of a head before training,
@@ -190,15 +190,15 @@ class WholeHeadsPiece(Piece, kw_only=True):
         query, key, value: W_Q, W_K and W_V of all heads; keys and values may be shared by heads.
         output: W_O.
         query_bias, key_bias, value_bias, output_bias: b_Q, b_K, b_V and b_O.
-        base_heads: one `BaseHead` per head.
+        base_heads: one `PretrainedHeadNorms` per head.
         head_dimension: d_k.
         rotary: whether positions rotate queries and keys.
 
     >>> inward = MatrixWeights(rows=8, columns=8, norm=2.0)
     >>> unit = MatrixWeights(rows=8, columns=8)
     >>> heads = {"query": inward, "key": inward, "value": unit, "output": unit}
-    >>> piece = WholeHeadsPiece(**heads, base_heads=(BaseHead(),) * 4, head_dimension=4)
-    >>> round(math.exp(piece.through(0.0).log_lipschitz), 9)                  # 4(1 + 2·2·2/√4)
+    >>> piece = FineTunedHeads(**heads, base_heads=(PretrainedHeadNorms(),) * 4, head_dimension=4)
+    >>> round(math.exp(piece.propagate(0.0).log_lipschitz), 9)                  # 4(1 + 2·2·2/√4)
     20.0
     """
 
@@ -210,11 +210,13 @@ class WholeHeadsPiece(Piece, kw_only=True):
     key_bias: RowWeights | None = weights(RowWeights, optional=True)
     value_bias: RowWeights | None = weights(RowWeights, optional=True)
     output_bias: RowWeights | None = weights(RowWeights, optional=True)
-    base_heads: tuple[BaseHead, ...] = checked(all_are(BaseHead, "a BaseHead per head"))
+    base_heads: tuple[PretrainedHeadNorms, ...] = checked(
+        all_are(PretrainedHeadNorms, "a PretrainedHeadNorms per head")
+    )
     head_dimension: int = checked(as_whole)
     rotary: bool = False
 
-    def through(self, log_radius: float) -> Passage:
+    def propagate(self, log_radius: float) -> ComponentBound:
         """On a ball of radius ρ."""
         moved = [_moved(each) for each in (self.query, self.key, self.value, self.output)]
         by_query, by_key, by_value, by_output = moved
@@ -245,7 +247,7 @@ class WholeHeadsPiece(Piece, kw_only=True):
         inside = log_plus(side, log_size(self.value_bias))
         outside = log_plus(output + log_size(self.value_bias), log_size(self.output_bias))
         root = math.log(len(self.base_heads)) / 2
-        return Passage(
+        return ComponentBound(
             log_plus(*lipschitz),
             log_plus(*(each + log_radius for each in mixings), outside),
             chained(

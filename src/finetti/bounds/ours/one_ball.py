@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from finetti.bounds.covering.ball_cover import log_count_cover
 from finetti.bounds.covering.dudley import Dudley, dudley_quadrature
-from finetti.bounds.ours.cover_allocation import ChainedWeights, WeightCover
+from finetti.bounds.ours.cover_allocation import WeightCover, WeightError
 from finetti.bounds.ours.weight_classes import MatrixWeights, WeightClass
 from finetti.bounds.value import Term, log_of, summed
 from finetti.core.logspace import log_sum
@@ -32,7 +32,7 @@ class OneBallComposition(WeightCover):
         log_lipschitz: log Λ; None: as above.
 
     >>> square = MatrixWeights(rows=8, columns=8, frobenius_norm=1.0)
-    >>> found = OneBallComposition((ChainedWeights("W", None, math.log(2.0), square),))
+    >>> found = OneBallComposition((WeightError("W", None, math.log(2.0), square),))
     >>> round(math.exp(found.log_log_cover(math.log(0.2))), 9)                # 64·log(1 + 2·2/0.2)
     194.849436014
     """
@@ -40,16 +40,16 @@ class OneBallComposition(WeightCover):
     log_lipschitz: float | None = None
 
     @cached_property
-    def costly(self) -> tuple[ChainedWeights, ...]:
+    def covered(self) -> tuple[WeightError, ...]:
         """The parts that have to be covered; with a Λ of one's own, all that are trained."""
         if self.log_lipschitz is None:
-            return super().costly
+            return super().covered
         return tuple(each for each in self.parts if each.weights.trained)
 
     @cached_property
     def parameters(self) -> tuple[int, ...]:
         """How many each part has."""
-        return tuple(_parameters(each.weights) for each in self.costly)
+        return tuple(_parameters(each.weights) for each in self.covered)
 
     @cached_property
     def log_multiplier(self) -> float:
@@ -57,7 +57,7 @@ class OneBallComposition(WeightCover):
         if self.log_lipschitz is not None:
             return self.log_lipschitz
         squares = []
-        for each in self.costly:
+        for each in self.covered:
             factored = _rank(each.weights) is not None
             share = math.log(2) + log_of(each.weights.norm) if factored else 0.0
             squares.append(2 * each.log_factor + share)
@@ -66,12 +66,12 @@ class OneBallComposition(WeightCover):
     @cached_property
     def log_radius(self) -> float:
         """log R."""
-        return float(log_sum([_log_square(each.weights) for each in self.costly])) / 2
+        return float(log_sum([_log_square(each.weights) for each in self.covered])) / 2
 
     @property
     def log_spread(self) -> float:
         """log ΛR: no function of the class is farther from the one with all Δ = 0."""
-        return self.log_multiplier + self.log_radius if self.costly else -math.inf
+        return self.log_multiplier + self.log_radius if self.covered else -math.inf
 
     def log_log_cover(self, log_resolution: ArrayLike) -> Any:
         """log log N(ε)."""
@@ -83,12 +83,12 @@ class OneBallComposition(WeightCover):
 
     def terms(self, log_resolution: float) -> tuple[float, tuple[Term, ...]]:
         """log log N, shared between the weights as the parameters are."""
-        if not self.costly:
+        if not self.covered:
             return -math.inf, ()
         each = float(log_count_cover(1, self.log_spread, log_resolution))
         return summed(
             Term("log N by its parameters", part.layer, part.name, each + math.log(count))
-            for part, count in zip(self.costly, self.parameters, strict=True)
+            for part, count in zip(self.covered, self.parameters, strict=True)
         )
 
 

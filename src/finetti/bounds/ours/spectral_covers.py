@@ -99,18 +99,19 @@ def schatten_cover(
     """log N = r(d₁ + d₂)·log(1 + 8B/x), r of `schatten_rank`, for ‖W‖_{S_p} ≤ B_p and ‖W‖ ≤ B
 
     The matrix without its small singular values, x/2 away, by `rank_cover` at x/2. Outside the
-    Schatten ball, but inside the spectral one. Where r ≥ min(d₁, d₂): `count_cover`.
+    Schatten ball, but inside the spectral one. `count_cover` where that is less.
 
-    >>> sizes = 8, 8, math.log(0.5), math.log(1.0)
-    >>> round(float(schatten_cover(*sizes, math.log(0.25), power=1.0)), 9)
-    317.319894534
+    >>> sizes = 32, 32, math.log(0.5), math.log(1.0)
+    >>> round(float(schatten_cover(*sizes, math.log(0.25), power=1.0)), 9)      # 7·64 log 17
+    1269.279578137
     """
     rows, columns = np.asarray(rows, dtype=np.float64), np.asarray(columns, dtype=np.float64)
     rank = schatten_rank(log_schatten_norm, log_resolution, power)
     low = rank < np.minimum(rows, columns)
     half = np.subtract(log_resolution, LOG_2, dtype=np.float64)
     truncated = rank_cover(np.where(low, rank, 0.0), rows + columns, log_norm, half)
-    return np.where(low, truncated, count_cover(rows * columns, log_norm, log_resolution))[()]
+    counted = count_cover(rows * columns, log_norm, log_resolution)
+    return np.where(low, np.minimum(truncated, counted), counted)[()]
 
 
 IN_SPECTRAL_NORM = "distances between matrices are spectral norms"
@@ -206,9 +207,9 @@ class SchattenCovering(MatrixCovering):
         schatten_norm: B_p ≥ (Σ σ_i^p)^{1/p}.
         power: p: 2, 1, 0.5 or 0.25.
 
-    >>> bound = SchattenCovering(8, 8, weight_norm=0.5, schatten_norm=1.0, resolution=0.25)
+    >>> bound = SchattenCovering(32, 32, weight_norm=0.5, schatten_norm=1.0, resolution=0.25)
     >>> round(bound.evaluate(Sample(1, 1)).value, 9)
-    317.319894534
+    1269.279578137
     """
 
     name = "F-cover-schatten"
@@ -229,6 +230,6 @@ class SchattenCovering(MatrixCovering):
         found = float(schatten_cover(*sizes, log_schatten, log_x, self.power))
         rank = float(schatten_rank(log_schatten, log_x, self.power))
         note = f"Singular values after the first {rank:.15g} are too small to matter."
-        if rank >= min(self.rows, self.columns):
-            note = "All singular values matter: parameters are counted."
+        if found == float(count_cover(self.rows * self.columns, sizes[2], log_x)):
+            note = "All parameters are counted: to cut singular values off saves nothing."
         return self.covered(sample, found, "Schatten", note)

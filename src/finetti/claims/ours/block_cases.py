@@ -235,13 +235,13 @@ def chain_use(
         made = {
             name: weights_of(name, array.shape[1:], sizes[name][i]) for name, array in seen.items()
         }
-        passage = case.piece(made.__getitem__).through(math.log(longest[i]))
+        bound = case.piece(made.__getitem__).propagate(math.log(longest[i]))
         names = {id(weights): name for name, weights in made.items()}
-        allowed = 0.0 if case.last else math.exp(passage.log_lipschitz) * step[i]
-        for each in passage.parts:
+        allowed = 0.0 if case.last else math.exp(bound.log_lipschitz) * step[i]
+        for each in bound.parts:
             allowed += math.exp(each.log_factor) * steps[names[id(each.weights)]][i]
         used[i] = out[i] / allowed if allowed > 0 else 0.0
-        reached[i] = largest[i] / math.exp(passage.log_radius)
+        reached[i] = largest[i] / math.exp(bound.log_radius)
     return used, reached
 
 

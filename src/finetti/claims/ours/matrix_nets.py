@@ -1,18 +1,86 @@
 """F-cover-count, F-cover-maurey, F-cover-schatten: covers of matrices in spectral norm."""
 
 import math
+from collections.abc import Iterable
 from itertools import product
+from typing import Any
 
 import numpy as np
 
 from finetti.bounds.ours import spectral_covers
 from finetti.claims.claim import CheckMethod, Context, claim
 from finetti.claims.evidence import Evidence, Measurement, at_most, close, within
-from finetti.claims.ours.matrix_rounding import round_to_atoms, round_to_rank, separated_members
 from finetti.claims.perturbations import RATIO_RTOL
 from finetti.core.numbers import largest_of, smallest_of
 
 _LABEL = "covers without T"
+
+
+def separated_members(members: Iterable[Any], resolution: float) -> np.ndarray:
+    """Those of ``members`` that are more than x from all that were kept before: `count_cover`
+
+    What is not kept is within x of something that is, so that they are a cover, inside.
+
+    >>> members = np.linspace(-1, 1, 2001).reshape(-1, 1, 1)
+    >>> len(separated_members(members, 0.0999))                           # of 1 + 2/x = 21.02
+    21
+    """
+    kept: list[np.ndarray] = []
+    for member in members:
+        each = np.asarray(member, dtype=np.float64)
+        if not kept or np.linalg.norm(np.stack(kept) - each, 2, axis=(1, 2)).min() > resolution:
+            kept.append(each)
+    return np.stack(kept)
+
+
+def round_to_atoms(matrix: Any, entry_norm: float, resolution: float) -> tuple[np.ndarray, int]:
+    """An average of k atoms ±B₁e_ie_jᵀ or 0 within x of ``matrix``, and k: `maurey_cover`
+
+    Each atom is the one that brings k times the average nearest to k times the matrix: of all atoms
+    in their proportions in W, the mean of ‖S − (j−1)W + a − W‖² is at most ‖S − (j−1)W‖² + B₁², so
+    that the last is at most kB₁².
+
+    >>> found, count = round_to_atoms([[0.5, -0.5], [0.25, 0.0]], 1.25, 0.7)
+    >>> count, float(np.linalg.norm(found - np.array([[0.5, -0.5], [0.25, 0.0]]))) <= 0.7
+    (4, True)
+    """
+    matrix = np.asarray(matrix)
+    count = int(spectral_covers.maurey_atoms(np.log(entry_norm), np.log(resolution)))
+    behind = np.zeros_like(matrix)  # what the atoms so far lack
+    total = np.zeros_like(matrix)
+    for _ in range(count):
+        behind += matrix
+        where = np.unravel_index(np.abs(behind).argmax(), matrix.shape)
+        atom = np.sign(behind[where]) * entry_norm
+        # ‖behind − a‖² is smaller with the atom than with 0 if 2|behind| > B₁ there.
+        if 2 * abs(behind[where]) > entry_norm:
+            behind[where] -= atom
+            total[where] += atom
+    return total / count, count
+
+
+def round_to_rank(matrix: Any, norm: float, rank: int, resolution: float) -> np.ndarray:
+    """The r largest singular values as a product of two factors of a grid: `rank_cover` at x/2
+
+    Each factor is rounded by at most x/(4√B) and kept in the ball of radius √B, so that the product
+    is within x/2 of the truncated matrix.
+    """
+    matrix = np.asarray(matrix, dtype=np.float64)
+    left, values, right = np.linalg.svd(matrix, full_matrices=False)
+    roots = np.sqrt(values[:rank])
+    step = resolution / (4 * np.sqrt(norm))
+    factors = (left[:, :rank] * roots, right[:rank].T * roots)
+    first, second = (_rounded(each, np.sqrt(norm), step) for each in factors)
+    return first @ second.T
+
+
+def _rounded(factor: np.ndarray, norm: float, distance: float) -> np.ndarray:
+    """To a grid, half of ``distance`` at most, and back into the ball, the other half."""
+    if factor.size == 0:
+        return factor
+    step = distance / np.sqrt(factor.size)
+    left, values, right = np.linalg.svd(np.round(factor / step) * step, full_matrices=False)
+    return (left * np.minimum(values, norm)) @ right
 
 
 def _spectral(matrices: np.ndarray) -> np.ndarray:

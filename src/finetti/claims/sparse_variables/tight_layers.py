@@ -44,20 +44,18 @@ def score_derivative(size: float, step: float = 1e-4) -> float:
 
 
 def balanced(
-    score_norm: float, step: float, common: float = 0.0, copies: int = 200
+    score_norm: float, step: float, copies: int = 200
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """M, Z and Ẑ: a query that reads n tokens e₁ and n tokens −e₁ evenly, until they move.
 
     Me₁ = qe₁, Me₂ = qe₃, Me₃ = qe₂, and the query e₂ moves by δe₁. A token ±e₁ moves by δ in the
-    direction ±e₃ (its score changes) and, for a part ``common`` of its way, e₁ (its value does).
+    direction ±e₃, which changes its score.
     """
     e1, e2, e3 = AXES
     matrix = score_norm * (np.outer(e1, e1) + np.outer(e3, e2) + np.outer(e2, e3))
     signs = np.repeat([1.0, -1.0], copies)[:, None]
     tokens = np.vstack([signs * e1, e2])
-    own = np.sqrt(1 - common**2)
-    move = np.vstack([common * e1 + own * signs * e3, e1])
-    return matrix, tokens, tokens + step * move
+    return matrix, tokens, tokens + step * np.vstack([signs * e3, e1])
 
 
 def two_layers() -> tuple:
