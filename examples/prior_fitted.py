@@ -129,6 +129,8 @@ parser.add_argument("--steps", type=int, default=4000, help=f"a multiple of {SNA
 parser.add_argument("--sequences", type=int, default=100_000)
 parser.add_argument("--test-sequences", type=int, default=200)
 options = parser.parse_args()
+if options.steps < 1 or options.steps % SNAPSHOTS:
+    parser.error(f"--steps must be a multiple of {SNAPSHOTS}. Got {options.steps}.")
 predictors = []
 for step, network in fit(options.steps, options.sequences):
     wide = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), network)

@@ -35,6 +35,10 @@ def test_a_network_trained_on_the_prior_comes_nearer_to_the_truth(tmp_path):
     assert [row[1] for row in rows] == ["0", "100"]
     assert all(row[2] == "✓" for row in rows)  # the order: nothing tells it where tokens stand
     assert float(rows[-1][-1]) < float(rows[0][-1])
+    command = [sys.executable, EXAMPLES / "prior_fitted.py", "--steps=1234"]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert run.returncode == 2
+    assert "--steps must be a multiple of 5. Got 1234." in run.stderr
 
 
 def test_real_data_compares_all_models(tmp_path):

@@ -112,7 +112,7 @@ class Fixed(eqx.Module):
 def test_nothing_to_train_is_refused():
     with pytest.raises(core.InputError, match=r"real numbers to train\. Got Fixed"):
         minimize_risk(Fixed(), DATA, seed=0)
-    with pytest.raises(core.InputError, match="an Equinox or Flax module, a pair"):
+    with pytest.raises(core.InputError, match="an Equinox, Flax or PyTorch module, a pair"):
         minimize_risk(lambda token_dimension: token_dimension, DATA, seed=0)
 
 

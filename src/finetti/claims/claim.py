@@ -115,7 +115,7 @@ class Erratum:
         title: a few words for tables.
         printed: what the paper prints, in symbols.
         why: what is wrong, and where the proof says so.
-        statement: the printed claim in a sentence.
+        statement: the printed claim in a sentence, where the title does not say it.
         label: where it stands; that of the host by default.
         formula: the derived form in symbols; that of the host by default.
         form: with which the host's measure is called; a host with several errata needs several.
@@ -273,7 +273,7 @@ class Claim(Displayable):
         return Claim(
             f"{self.paper}-erratum-{erratum.number}",
             erratum.title,
-            erratum.statement or f"What is printed of {self.id}.",
+            erratum.statement or f"Of {self.id} is {erratum.title}.",
             PrintedForm(self, erratum.form),
             erratum.label or self.label,
             Verdict.FAILS,

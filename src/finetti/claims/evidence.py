@@ -4,9 +4,11 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any, SupportsFloat
 
 from finetti.core.errors import bad_argument
+from finetti.core.numbers import to_plain
 from finetti.display.card import Card, Table
 from finetti.display.displayable import Displayable
 from finetti.display.formatting import format_interval, format_number
@@ -162,14 +164,15 @@ class Evidence(Displayable):
             object.__setattr__(self, name, value)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; `from_dict` makes the evidence of it again."""
+        """Plain data for JSON, NaN as a word; `from_dict` makes the evidence of it again."""
+        plain = partial(to_plain, nan="NaN")
         return {
-            "measurements": [to_plain(asdict(each)) for each in self.measurements],
-            "derived": [to_plain(asdict(each)) for each in self.derived],
+            "measurements": [plain(asdict(each)) for each in self.measurements],
+            "derived": [plain(asdict(each)) for each in self.derived],
             "note": self.note,
-            "charts": [to_plain(chart) for chart in self.charts],
+            "charts": [plain(chart) for chart in self.charts],
             "tables": [
-                {"title": each.title, "columns": list(each.columns), "rows": to_plain(each.rows)}
+                {"title": each.title, "columns": list(each.columns), "rows": plain(each.rows)}
                 for each in self.tables
             ],
         }
@@ -263,25 +266,6 @@ class Evidence(Displayable):
         fields = (("verdict", self.verdict.value), ("because", self.reason))
         notes = (self.note,) if self.note else ()
         return Card("Evidence", fields, (*tables, *self.tables), notes)
-
-
-def to_plain(value: Any) -> Any:
-    """Plain JSON data. JSON has no NaN or infinity, so they become the words that name them.
-
-    >>> to_plain({"a": (1, float("inf"))})
-    {'a': [1, 'Infinity']}
-    """
-    if hasattr(value, "tolist"):  # NumPy and JAX arrays and scalars
-        value = value.tolist()
-    if isinstance(value, dict):
-        return {str(name): to_plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [to_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    return str(value)
 
 
 def trend(

@@ -126,7 +126,7 @@ def present(
     style = "bold green" if result.as_expected and not result.interrupted else "bold red"
     failures = result.failure_table()
     if not quiet:
-        people.print(result)
+        _print_parts(people, result.__rich__())
     else:
         people.print(result.headline, style="bold", soft_wrap=True)
         if failures is not None:
@@ -145,3 +145,15 @@ def present(
     if result.interrupted:
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(0 if result.as_expected else 1)
+
+
+def _print_parts(people: Any, part: Any) -> None:
+    """Print what a result shows; sentences stay whole, for whoever searches them in a log."""
+    from rich.console import Group
+    from rich.text import Text
+
+    if isinstance(part, Group):
+        for each in part.renderables:
+            _print_parts(people, each)
+    else:
+        people.print(part, soft_wrap=isinstance(part, Text))

@@ -52,35 +52,37 @@ def as_real(value: Any, argument: str, owner: str, requirement: str) -> float:
         raise bad_argument(argument, owner, requirement, repr(value)) from error
 
 
-def json_number(value: float) -> float | str | None:
-    """A number as JSON holds it, which has no infinity and no NaN: a word, and null.
+def json_number(value: float, nan: str | None = None) -> float | str | None:
+    """A number as JSON holds it, which has no infinity and no NaN: a word, and ``nan``.
 
     >>> [json_number(each) for each in (0.5, math.inf, -math.inf, math.nan)]
     [0.5, 'Infinity', '-Infinity', None]
     """
     if math.isinf(value):
         return "Infinity" if value > 0 else "-Infinity"
-    return None if math.isnan(value) else float(value)
+    return nan if math.isnan(value) else float(value)
 
 
-def to_plain(value: Any) -> Any:
+def to_plain(value: Any, nan: str | None = None) -> Any:
     """Plain data for JSON of mappings, sequences, arrays and tables of numbers, text and None.
 
     Numbers become Python's own, and those that JSON does not have what `json_number` makes of them;
-    a table becomes a list with one mapping per row.
+    a table becomes a list with one mapping per row, and anything else its text.
 
-    >>> to_plain({"sizes": (1, math.inf), "error": math.nan})
-    {'sizes': [1, 'Infinity'], 'error': None}
+    >>> to_plain({"sizes": (1, math.inf), "error": math.nan}, nan="NaN")
+    {'sizes': [1, 'Infinity'], 'error': 'NaN'}
     """
     if hasattr(value, "itertuples"):
         value = value.to_dict("records")
     elif hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, Mapping):
-        return {str(name): to_plain(each) for name, each in value.items()}
+        return {str(name): to_plain(each, nan) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return [to_plain(each) for each in value]
-    return json_number(value) if isinstance(value, float) else value
+        return [to_plain(each, nan) for each in value]
+    if isinstance(value, float):
+        return json_number(value, nan)
+    return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
 def largest_of(*values: Any) -> float:

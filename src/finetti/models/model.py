@@ -49,7 +49,7 @@ class Model:
 
 @dataclass(frozen=True, eq=False)
 class JaxNetwork(Model, ABC):
-    """A network in pure JAX: Equinox, Flax, or a pair (init, apply).
+    """A network that JAX differentiates: Equinox, Flax, PyTorch, or a pair (init, apply).
 
     Args:
         weights: of an instance that comes with them; None where they are drawn.

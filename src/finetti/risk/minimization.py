@@ -90,8 +90,8 @@ def minimize_risk(
 
     Args:
         network: an `AttentionNetwork`, an Equinox module that is called with one sequence as
-            ``network(tokens, mask_token)``, a Flax module or a pair (init, apply) that is called
-            with a batch of them, or a class of these: the first start.
+            ``network(tokens, mask_token)``, a Flax or PyTorch module or a pair (init, apply) that
+            is called with a batch of them, or a class of these: the first start.
         data: tokens (n, L, d), mask tokens (n, d) and targets (n, d_y); ``world.encode(draw)``.
         seed: a number or a word, from which the other starts follow.
         loss: ``loss(prediction, target)``, one number per sequence.
@@ -278,7 +278,7 @@ def _check_shapes(found: Any, target: Any, loss: SequenceLoss) -> None:
         return
     why = (
         "An Equinox module is called with one sequence as network(tokens, mask_token), tokens "
-        "(L, d) and mask token (d,); Flax modules and pairs (init, apply) with a batch."
+        "(L, d) and mask token (d,); Flax and PyTorch modules and pairs (init, apply) with a batch."
     )
     requirement = f"one that answers a batch with shape {wanted}, as the targets have"
     raise bad_argument("network", "minimize_risk", requirement, f"shape {shape}", why)

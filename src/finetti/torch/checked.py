@@ -65,7 +65,8 @@ def answer_checked(kernel: Kernel, ridge: Tensor, contexts: Contexts) -> Tensor:
     noise = at_least_floor(ridge.expand_as(diagonal), diagonal, keys.shape[-1])
     if mask is not None:
         noise = torch.where(mask, noise, 1.0)
-    return _CheckedMean.apply(Call(kernel, scale, mask, noise), query, keys, values)
+    call = Call(kernel, scale, mask, noise, diagonal.amax(-1, keepdim=True))
+    return _CheckedMean.apply(call, query, keys, values)
 
 
 class Call(NamedTuple):
@@ -74,14 +75,14 @@ class Call(NamedTuple):
     kernel: Kernel
     scale: float
     mask: Tensor | None  # (..., S)
-    noise: Tensor  # (..., S), in float64
+    noise: Tensor  # (..., S)
+    largest: Tensor  # (..., 1): max K(k, k), in float64
 
-    def gram(self, xs: Tensor, ys: Tensor | None = None) -> Tensor:
-        """K(x_i, y_j), masked among the keys themselves."""
-        found = self.kernel(xs, ys, scale=self.scale)
-        if self.mask is None or ys is not None:
-            return found
-        return torch.where(self.mask[..., :, None] & self.mask[..., None, :], found, 0.0)
+    def masked(self, gram: Tensor) -> Tensor:
+        """K(K, K) with zeros where a key is masked."""
+        if self.mask is None:
+            return gram
+        return torch.where(self.mask[..., :, None] & self.mask[..., None, :], gram, 0.0)
 
     def kept(self, rows: Tensor) -> Tensor:
         """The rows (..., S, d), 0 where they are masked."""
@@ -90,7 +91,25 @@ class Call(NamedTuple):
     def mean64(self, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """The answer in float64; differentiable to any order."""
         query, keys, values = query.double(), keys.double(), values.double()
-        return self.gram(query, keys) @ solve_posdef(self.gram(keys), self.noise, values)
+        among = self.masked(self.kernel(keys, scale=self.scale))
+        reading = self.kernel(query, keys, scale=self.scale)
+        return reading @ solve_posdef(among, self.noise, values)
+
+
+class _Fast(NamedTuple):
+    """What float32 found, for the gradient."""
+
+    query: Tensor  # leaves of the graph of the grams
+    keys: Tensor
+    grams: Tensor  # (..., S + Q, S): K(K, K) before the mask, above K(Q, K)
+    among: Tensor  # (..., S, S): K(K, K), masked, without a graph
+    factor: Tensor
+    alpha: Tensor  # (..., S, Ev)
+
+    @property
+    def reading(self) -> Tensor:
+        """K(Q, K), (..., Q, S), without a graph."""
+        return self.grams.detach()[..., self.among.shape[-1] :, :]
 
 
 class _CheckedMean(Function):
@@ -107,13 +126,15 @@ class _CheckedMean(Function):
         )
         # The kernel is evaluated once for all that follows, its own gradient included.
         with torch.set_grad_enabled(asked.requires_grad or read.requires_grad):
-            among, reading = call.gram(read), call.gram(asked, read)
-        factor, info = factor_once(among.detach(), call.noise.float())
+            grams = call.kernel(torch.cat([read, asked], -2), read, scale=call.scale)
+        among = call.masked(grams.detach()[..., : keys.shape[-2], :])
+        factor, info = factor_once(among, call.noise.float())
         if not bool(info.any()):
-            alpha = _in_units(factor, values)
-            if _is_accepted(call, among.detach(), inputs, alpha):
-                ctx.fast = (asked, read), among, reading, factor, alpha
-                return reading.detach() @ alpha
+            unit = _unit_of_columns(values)
+            alpha = torch.cholesky_solve(values / unit, factor)
+            if _is_accepted(call, inputs, unit, alpha):
+                ctx.fast = _Fast(asked, read, grams, among, factor, unit * alpha)
+                return ctx.fast.reading @ ctx.fast.alpha
         return call.mean64(*inputs).float()
 
     @staticmethod
@@ -142,28 +163,31 @@ class _CheckedMean(Function):
         return None, *(next(rest) if need else None for need in needed)
 
 
-def _in_units(factor: Tensor, right: Tensor) -> Tensor:
-    """(K + Λ)⁻¹B, in units of each column: squares of small and large numbers leave float32."""
+def _unit_of_columns(right: Tensor) -> Tensor:
+    """The largest number of each column: squares of small and large numbers leave float32."""
     size = right.abs().amax(-2, keepdim=True)
-    size = torch.where(size > 0, size, 1.0)
-    found = (right / size).expand(*factor.shape[:-2], *right.shape[-2:])
-    return size * torch.cholesky_solve(found, factor)
+    return torch.where(size > 0, size, 1.0)
 
 
-def _is_accepted(call: Call, among: Tensor, inputs: tuple[Tensor, ...], alpha: Tensor) -> bool:
-    """Whether the estimated rounding is small, and some rows of (K + Λ)α = V hold in float64."""
+def _in_units(factor: Tensor, right: Tensor) -> Tensor:
+    """(K + Λ)⁻¹B, in units of each column."""
+    unit = _unit_of_columns(right)
+    return unit * torch.cholesky_solve(right / unit, factor)
+
+
+def _is_accepted(call: Call, inputs: tuple[Tensor, ...], unit: Tensor, alpha: Tensor) -> bool:
+    """Whether the estimated rounding is small, and some rows of (K + Λ)α = V hold in float64.
+
+    Values and ``alpha`` are in units of the values' columns.
+    """
     query, keys, values = inputs
-    kernel, scale, mask, noise = call
-    of_keys = among.diagonal(dim1=-2, dim2=-1).amax(-1, keepdim=True)
+    kernel, scale, mask, noise, of_keys = call
     of_query = kernel.diagonal(query, scale=scale).amax(-1, keepdim=True)
-    biggest = torch.maximum(of_keys, of_query)
-    weight = (0.5 * (biggest / noise.amin(-1, keepdim=True).float()).sqrt()).clamp_min(1.0)
-    largest = values.abs().amax(-2)
-    relative = alpha / torch.where(largest > 0, largest, 1.0).unsqueeze(-2)
-    size = weight * of_keys.sqrt() * biggest.sqrt()
+    biggest = torch.maximum(of_keys, of_query.double())
+    weight = (0.5 * (biggest / noise.amin(-1, keepdim=True)).sqrt()).clamp_min(1.0)
+    size = weight * (of_keys * biggest).sqrt()
     # NaN, from a solve that failed, is not less than anything.
-    little = _ROUNDOFF * size * relative.square().sum(-2).sqrt() <= MAX_ROUNDING
-    if not bool(little.all()):
+    if not bool((_ROUNDOFF * size * alpha.square().sum(-2).sqrt() <= MAX_ROUNDING).all()):
         return False
     length = keys.shape[-2]
     distances = (keys - keys.mean(-2, keepdim=True)).abs().amax(-1)
@@ -172,71 +196,57 @@ def _is_accepted(call: Call, among: Tensor, inputs: tuple[Tensor, ...], alpha: T
     count = min(CHECKED_ROWS // 2, length)
     spread = torch.arange(count, device=keys.device) * length // count
     rows = torch.cat([distances.topk(count, -1)[1], spread.expand(*keys.shape[:-2], count)], -1)
-
-    def picked(tensor: Tensor) -> Tensor:
-        batch = torch.broadcast_shapes(tensor.shape[:-2], rows.shape[:-1])
-        index = rows.unsqueeze(-1).expand(*batch, rows.shape[-1], tensor.shape[-1])
-        return tensor.expand(*batch, *tensor.shape[-2:]).gather(-2, index).double()
-
-    product = call.gram(picked(keys), keys.double()) @ alpha.double()
-    missed = picked(values) - (product + picked(noise.unsqueeze(-1)) * picked(alpha))
+    table = torch.cat([keys, values / unit, alpha, noise.float().unsqueeze(-1)], -1)
+    table = table.gather(-2, rows.unsqueeze(-1).expand(*rows.shape, table.shape[-1])).double()
+    widths = keys.shape[-1], values.shape[-1], values.shape[-1], 1
+    key, value, found, ridge = table.split(widths, -1)
+    missed = value - kernel(key, keys.double(), scale=scale) @ alpha.double() - ridge * found
     if mask is not None:
         counts = mask.expand(*rows.shape[:-1], length).gather(-1, rows)
         missed = torch.where(counts.unsqueeze(-1), missed, 0.0)
-    agree = weight * missed.abs().amax(-2).float() <= CHECK_RTOL * largest
-    return bool(agree.all())
+    return bool((weight * missed.abs().amax(-2) <= CHECK_RTOL).all())
 
 
-def _gradients(call: Call, inputs: Any, fast: Any, cotangent: Tensor) -> Any:
+def _gradients(call: Call, inputs: Any, fast: _Fast, cotangent: Tensor) -> Any:
     """The cotangents of all inputs, or None where float32 cannot give them."""
     query, keys, values = inputs
-    leaves, among, reading, factor, alpha = fast
-    noise = call.noise
-    gram, noise32 = among.detach(), noise.float()
-    right = call.kept(reading.detach().mT @ cotangent)
-    gamma = _in_units(factor, right)
-    lowest = noise32.amin(-1, keepdim=True)
-
-    def is_close(solution: Tensor, wanted: Tensor) -> bool:
-        """Whether ‖R‖₂/λ, which bounds the error, is small, by what (K + Λ)x misses."""
-        missed = wanted - (gram @ solution + noise32.unsqueeze(-1) * solution)
-        size = solution.abs().amax(-2, keepdim=True)
-        unit = torch.where(size > 0, size, 1.0)
-        error = (missed / unit).square().sum(-2).sqrt() / lowest
-        return bool((error <= GRADIENT_RTOL * (solution / unit).square().sum(-2).sqrt()).all())
-
-    if not is_close(alpha, values):
+    noise, alpha = call.noise, fast.alpha
+    noise32 = noise.float().unsqueeze(-1)
+    right = call.kept(fast.reading.mT @ cotangent)
+    gamma = _in_units(fast.factor, right)
+    # Whether ‖R‖₂/λ, which bounds the error of a column x, is small, by what (K + Λ)x misses.
+    both, wanted = torch.cat([alpha, gamma], -1), torch.cat([values, right], -1)
+    unit = _unit_of_columns(both)
+    missed = (wanted - (fast.among @ both + noise32 * both)) / unit
+    size = (both / unit).square().sum(-2).sqrt()
+    error = missed.square().sum(-2).sqrt() / noise32.amin(-2)
+    is_close = error <= GRADIENT_RTOL * size
+    if not bool(is_close[..., : values.shape[-1]].all()):
         return None
-    if not is_close(gamma, right):
+    if not bool(is_close.all()):
         # Where K(K, Q)ȳ is large and smooth, float32 cannot even hold it: its residual, summed in
         # float64, is small again.
         with torch.no_grad():
             exact, asked = keys.double(), query.double()
-            wanted = call.gram(exact, asked) @ cotangent.double()
-            image = call.gram(exact) @ gamma.double()
-        missed = call.kept(wanted) - image - noise.unsqueeze(-1) * gamma
-        correction = _in_units(factor, missed.float())
+            grams = call.kernel(exact, torch.cat([exact, asked], -2), scale=call.scale)
+            image = grams @ torch.cat([-gamma, cotangent], -2).double()
+        missed = call.kept(image) - noise.unsqueeze(-1) * gamma
+        correction = _in_units(fast.factor, missed.float())
         if not bool((_length(correction) <= MAX_CORRECTION * _length(gamma)).all()):
             return None
         gamma = gamma + correction
-    # d(Aα) = 0 says Ā = −γαᵀ.
-    needed = [leaf for leaf in leaves if leaf.requires_grad]
-    # K(K, K) has no graph where the query alone is differentiated.
-    pairs = (among, -(gamma @ alpha.mT)), (reading, cotangent @ alpha.mT)
-    recorded = [pair for pair in pairs if pair[0].requires_grad]
-    of_leaves = iter(
-        torch.autograd.grad(
-            [matrix for matrix, _ in recorded],
-            needed,
-            [of_matrix for _, of_matrix in recorded],
-            retain_graph=True,
-            materialize_grads=True,
+    of_query, of_keys = None, None
+    needed = [leaf for leaf in (fast.query, fast.keys) if leaf.requires_grad]
+    if needed:
+        # d(Aα) = 0 says Ā = −γαᵀ.
+        of_grams = torch.cat([-gamma, cotangent], -2) @ alpha.mT
+        given = torch.autograd.grad(
+            fast.grams, needed, of_grams, retain_graph=True, materialize_grads=True
         )
-        if needed
-        else ()
-    )
-    of_query, of_keys = (next(of_leaves) if leaf.requires_grad else None for leaf in leaves)
-    return of_query, of_keys, gamma.sum_to_size(values.shape)
+        of_leaves = iter(given)
+        of_query = next(of_leaves) if fast.query.requires_grad else None
+        of_keys = next(of_leaves) if fast.keys.requires_grad else None
+    return of_query, of_keys, gamma
 
 
 def _length(columns: Tensor) -> Tensor:

@@ -47,6 +47,7 @@ class Chunks(NamedTuple):
 
     keys: Tensor  # (..., N, C, D)
     log_age: Tensor | None  # (..., N, C, 1 or D): log A_j, in float64
+    ratio: Tensor | None  # (..., N, C, C) or (..., N, C, C, D): A_j/A_i, 0 above the diagonal
     written: Tensor  # (..., N, C, d_v)
     correcting: Tensor | None  # (..., N, C, D)
 
@@ -56,17 +57,11 @@ class Chunks(NamedTuple):
 
     def scores(self, rows: Tensor) -> Tensor:
         """x_jᵀ(A_j/A_i)k_i for i ≤ j, 0 above the diagonal."""
-        if self.log_age is None:
+        if self.ratio is None:
             return (rows @ self.keys.mT).tril()
-        visible = torch.ones(rows.shape[-2], rows.shape[-2], device=rows.device).tril() > 0
-        age = self.log_age
-        # Above the diagonal the exponents would be positive, and their powers not finite.
-        if age.shape[-1] == 1:
-            ratio = torch.where(visible, age - age.mT, -torch.inf).exp().to(rows.dtype)
-            return (rows @ self.keys.mT) * ratio
-        ratio = age.unsqueeze(-2) - age.unsqueeze(-3)
-        ratio = torch.where(visible[..., None], ratio, -torch.inf).exp().to(rows.dtype)
-        return (rows.unsqueeze(-2) * self.keys.unsqueeze(-3) * ratio).sum(-1)
+        if self.ratio.ndim == self.keys.ndim:
+            return (rows @ self.keys.mT) * self.ratio
+        return (rows.unsqueeze(-2) * self.keys.unsqueeze(-3) * self.ratio).sum(-1)
 
     def states(self) -> tuple[Tensor, Tensor, Tensor]:
         """T before every chunk (..., N, D, d_v), T after the last, and all u (..., N, C, d_v)."""
@@ -98,24 +93,36 @@ def in_chunks(rule: Rule, keys: Tensor, values: Tensor, places: int | None = Non
     chunk = max(1, min(rule.chunk, places))
     count = max(1, -(-places // chunk))
     keys, values = (_split(each[..., :places, :], chunk, count) for each in (keys, values))
-    log_age = None
+    log_age = ratio = None
     if rule.log_decay is not None:
         decay = rule.log_decay if rule.per_channel else rule.log_decay.unsqueeze(-1)
         log_age = _split(decay[..., :places, :], chunk, count).cumsum(-2)
-    chunks = Chunks(keys, log_age, values, None)
+        ratio = _ratios(log_age, keys.dtype)
+    chunks = Chunks(keys, log_age, ratio, values, None)
     if rule.step is None:
         return chunks
     step = _split(rule.step.unsqueeze(-1)[..., :places, :], chunk, count)
-    system = torch.tril(step * chunks.scores(keys), -1)
     right = step * torch.cat([values, chunks.fade(keys)], -1)
+    # Only what is below the diagonal is read.
     solved = torch.linalg.solve_triangular(
-        system + torch.eye(chunk, dtype=keys.dtype, device=keys.device),
-        right,
-        upper=False,
-        unitriangular=True,
+        step * chunks.scores(keys), right, upper=False, unitriangular=True
     )
     written, correcting = solved.split([values.shape[-1], keys.shape[-1]], -1)
     return chunks._replace(written=written, correcting=correcting)
+
+
+def _ratios(log_age: Tensor, dtype: torch.dtype) -> Tensor:
+    """A_j/A_i for i ≤ j."""
+    places = torch.arange(log_age.shape[-2], device=log_age.device)
+    is_later = places > places[:, None]
+    if log_age.shape[-1] == 1:
+        difference = log_age - log_age.mT
+    else:
+        difference = log_age.unsqueeze(-2) - log_age.unsqueeze(-3)
+        is_later = is_later[..., None]
+    # The difference needs float64, its power does not. Above the diagonal the exponents would be
+    # positive, and their powers not finite.
+    return difference.to(dtype).masked_fill(is_later, -torch.inf).exp()
 
 
 def last_state(rule: Rule, keys: Tensor, values: Tensor) -> Tensor:
@@ -134,10 +141,12 @@ def read_prefixes(rule: Rule, query: Tensor, keys: Tensor, values: Tensor) -> Te
     before, _, wrote = chunks.states()
     count, chunk = chunks.keys.shape[-3:-1]
     # One more axis, for the groups of queries that share the keys.
-    each = chunks._replace(
-        keys=chunks.keys.unsqueeze(-4),
-        log_age=None if chunks.log_age is None else chunks.log_age.unsqueeze(-4),
-    )
+    each = chunks._replace(keys=chunks.keys.unsqueeze(-4))
+    if chunks.log_age is not None and chunks.ratio is not None:
+        axis = chunks.keys.ndim - 3
+        each = each._replace(
+            log_age=chunks.log_age.unsqueeze(-4), ratio=chunks.ratio.unsqueeze(axis)
+        )
     asked = _split(query, chunk, count)
     out = each.fade(asked) @ before.unsqueeze(-4) + each.scores(asked) @ wrote.unsqueeze(-4)
     return out.flatten(-3, -2)[..., :places, :]

@@ -1,5 +1,6 @@
 """Squared distances between tokens, with exact derivatives by matrix products."""
 
+import math
 from typing import Any
 
 import torch
@@ -7,6 +8,9 @@ from torch import Tensor
 from torch.autograd import Function
 
 from finetti.torch.layout import may_branch, needs_graph
+
+# Products in float64 that are in work at once, 2 MB.
+BLOCK = 2**18
 
 
 class _MinusHalfSquares(Function):
@@ -32,7 +36,7 @@ class _MinusHalfSquares(Function):
         one_a, one_b = torch.ones_like(left), torch.ones_like(right)
         rows = torch.cat([a, left, one_a], -1)
         columns = torch.cat([others, one_b, right], -1)
-        found = (rows @ columns.mT).to(dtype).clamp_max_(0.0)
+        found = _product(rows, columns.mT, dtype).clamp_max_(0.0)
         if b is None:
             found.diagonal(dim1=-2, dim2=-1).zero_()
         return found
@@ -69,6 +73,18 @@ class _WithTangents(_MinusHalfSquares):
         if of_others is not None:
             change = change + a @ of_others.mT - (others * of_others).sum(-1).unsqueeze(-2)
         return change.to(ctx.dtype)
+
+
+def _product(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
+    """``a @ b`` in ``dtype``; rounded while a block of rows is in the processor's cache."""
+    size = math.prod(a.shape[:-1]) * b.shape[-1]
+    if size <= BLOCK or dtype == a.dtype or not may_branch(a, b):
+        return (a @ b).to(dtype)
+    found = torch.empty(*a.shape[:-1], b.shape[-1], dtype=dtype, device=a.device)
+    rows = max(1, BLOCK * a.shape[-2] // size)
+    for start in range(0, a.shape[-2], rows):
+        found[..., start : start + rows, :] = a[..., start : start + rows, :] @ b
+    return found
 
 
 def minus_half_squares(

@@ -14,6 +14,8 @@ from finetti.torch.layout import Contexts, arrange, may_branch, without_autocast
 # Numbers of the keys that masks per query have in work at once.
 MAX_NUMBERS = 2**22
 LINEAR = Linear()
+# Between this length and its inverse the squares of a key's numbers are numbers of float32.
+_SHORT = 1e-15
 
 
 def _read(rule: Rule, contexts: Contexts, asked: Tensor, keys: Tensor, values: Tensor) -> Tensor:
@@ -177,6 +179,10 @@ def delta_rule_attention(
 
 def unit_pairs(keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
     """k/‖k‖ and v/‖k‖, in whose terms β is the step; zeros for a key of zeros."""
+    if may_branch(keys):
+        norms = torch.linalg.vector_norm(keys, dim=-1, keepdim=True)
+        if bool(((norms > _SHORT) & (norms < 1 / _SHORT)).all()):
+            return keys / norms, values / norms
     largest = keys.detach().abs().amax(-1, keepdim=True)
     present = largest > 0
     unit = torch.where(present, largest, 1.0)  # squares of small numbers would vanish

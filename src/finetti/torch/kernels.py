@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from finetti.core.errors import UnsupportedError, bad_argument
 from finetti.torch.distances import log_matern, minus_half_squares
-from finetti.torch.layout import may_branch
+from finetti.torch.layout import may_branch, needs_graph
 
 Number = float | Tensor
 
@@ -108,7 +108,10 @@ class _Stationary(Kernel):
 
     def forward(self, xs: Tensor, ys: Tensor | None = None, *, scale: float = 1.0) -> Tensor:
         """K(x_i, y_j)."""
-        return torch.exp(self.log_gram(xs, ys, scale=scale))
+        log_gram = self.log_gram(xs, ys, scale=scale)
+        # In place, where autograd keeps nothing: a fresh matrix costs as much as its powers.
+        can_overwrite = may_branch(log_gram) and not needs_graph(log_gram)
+        return log_gram.exp_() if can_overwrite else torch.exp(log_gram)
 
     def diagonal(self, xs: Tensor, *, scale: float = 1.0) -> Tensor:
         """1."""

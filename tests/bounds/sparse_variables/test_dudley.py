@@ -72,17 +72,6 @@ def test_derived_confidence_is_never_below_the_printed_one():
         assert parts[0].value > parts[1].value
 
 
-def test_allocation_is_the_least():
-    rng = np.random.default_rng(0)
-    costs, weights = rng.uniform(0.1, 3, 4), rng.uniform(0.1, 3, 4)
-    least, shares = allocate(np.log(costs), np.log(weights), math.log(2.0))
-    best = np.exp(shares)
-    assert weights @ best == pytest.approx(2.0, rel=1e-12)
-    assert (costs / best**2).sum() == pytest.approx(math.exp(least), rel=1e-12)
-    others = rng.dirichlet(np.ones(4), 10_000) * 2 / weights
-    assert (costs / others**2).sum(axis=1).min() >= math.exp(least)
-
-
 def test_allocation_of_nothing_to_what_costs_nothing():
     least, shares = allocate([0.0, -math.inf], [0.0, 0.0])
     assert (least, shares[0], shares[1]) == (0.0, 0.0, -math.inf)

@@ -50,32 +50,6 @@ def test_a_packing_of_heads_is_no_larger_than_their_cover():
         assert 0.003 * cover < packing < cover
 
 
-DECADES = [10**k for k in range(2, 9)]  # of tokens, [CLS] among them
-
-
-@pytest.mark.parametrize(
-    ("bound", "make"), [(HeadCovering, "head"), (ProjectedTransformerCovering, "network")]
-)
-def test_log_covering_number_is_affine_in_log_context(bound, make, request):
-    functions = request.getfixturevalue(f"make_{make}")()
-    for form, tolerance in (("printed", 1e-12), ("derived", 1e-6)):
-        # The derived form counts [CLS] in a deep network, the printed one never does.
-        extra = form == "derived" and bound is ProjectedTransformerCovering
-        samples = [Sample(1000, length - extra) for length in DECADES]
-        values = [bound(functions, form=form).evaluate(each).value for each in samples]
-        steps = np.diff(values)
-        assert np.ptp(steps) <= tolerance * steps.mean()
-        assert (steps > 0).all()
-
-
-def test_gap_grows_no_faster_than_the_root_of_log_context(make_head):
-    bound = HeadGap(make_head(readout_norm=1.0))
-    start = bound.complexity(Sample(10**12, 10)).log_value
-    for power in (2, 4, 8):
-        grown = bound.complexity(Sample(10**12, 10**power)).log_value
-        assert start < grown <= start + math.log(power) / 2
-
-
 def test_equal_heads_multiply_by_their_cube(sample):
     def gamma(count):
         layer = MultiHeadClass(heads=(SoftmaxHeadNorms(),) * count, width=4)

@@ -26,11 +26,6 @@ class HeadConstants:
     skip: float  # 1 if the tokens are added to what the heads give, else 0
 
     @property
-    def deviation(self) -> LogNumber:
-        """How far the heads move when every matrix moves by its mixed norm (Lemma C.12)."""
-        return self.reach * (self.values + self.scores)
-
-    @property
     def growth(self) -> LogNumber:
         """ω̃ = 1 + ω^v; without the 1 if there is no skip."""
         return self.value_norm + self.skip
@@ -51,11 +46,6 @@ class LayerConstants:
     outer: LogNumber  # α^xR^σ, that of A^σ
     heads: HeadConstants  # at tokens as long as α̃_tR_t; printed R_t (erratum 6)
 
-    @property
-    def deviation(self) -> LogNumber:
-        """How far the feed-forward part moves when both matrices do so (Lemma C.10)."""
-        return (self.inner + self.outer) * self.radius
-
 
 def head_norms(layer: FullLayerNorms) -> tuple[list[LogNumber], ...]:
     """ω^v, ω^{qk} = ω^q + ω^k, R^v and R^{qk} = R^q + R^k of every head."""
@@ -75,20 +65,16 @@ def summed_norms(layer: FullLayerNorms) -> tuple[LogNumber, LogNumber, LogNumber
 
 
 def head_constants(
-    layer: FullLayerNorms,
-    reach: LogNumber,
-    bandwidth: float,
-    form: Form = "derived",
-    sum_first: bool = False,
+    layer: FullLayerNorms, reach: LogNumber, bandwidth: float, form: Form = "derived"
 ) -> HeadConstants:
     """The constants of a layer's heads at tokens as long as ``reach``, σ² the ``bandwidth``.
 
     R^mha = ΣR^v + σ⁻²R²Σω^vω^{qk}R^{qk},   ρ = Σω^v + σ⁻²R²Σω^v(ω^{qk})²   C.11–C.13, zhang2022
 
-    over the heads. Printed: R^mha without ω^v (erratum 5), and both without σ⁻². (C.10) multiplies
-    norms that were summed over the heads before, which is larger: ``sum_first``.
+    over the heads. Printed: R^mha without ω^v (erratum 5), both without σ⁻², and products of norms
+    that were summed over the heads before, which is larger (C.10).
     """
-    norms = [[each] for each in summed_norms(layer)] if sum_first else head_norms(layer)
+    norms = [[each] for each in summed_norms(layer)] if form == "printed" else head_norms(layer)
     value_norms, score_norms, value_sizes, score_sizes = norms
     nothing = [LogNumber.from_float(0.0)] * len(value_norms)
     values, scores = (
@@ -110,7 +96,7 @@ def layer_constants(
         outer = LogNumber.from_float(1.0 if layer.outer_norm is None else layer.outer_norm)
         growth = inner * outer + float(layer.feed_forward_skip)
         reach = radius if printed else growth * radius
-        heads = head_constants(layer, reach, network.score_bandwidth, form, sum_first=printed)
+        heads = head_constants(layer, reach, network.score_bandwidth, form)
         sizes = outer * layer.inner_mixed_norm, inner * (layer.outer_mixed_norm or 0.0)
         chain.append(LayerConstants(radius, growth, *sizes, heads))
         radius = residual_radii(radius, [growth], [heads.growth])[-1]

@@ -8,7 +8,7 @@ import scipy
 
 from finetti import attention, kernels, latent
 from finetti.claims.claim import DERIVED, Claim, Context, Control, Erratum, claim
-from finetti.claims.evidence import Evidence, at_most, trend, within
+from finetti.claims.evidence import Evidence, at_most, within
 from finetti.claims.measures import Agreement
 
 
@@ -121,7 +121,6 @@ e_eq_3_6 = Claim(
     erratum=Erratum(
         2,
         title="printed: the ridge is the prior variance λ",
-        statement="With the prior variance λ of z, the ridge of the posterior mean is λ.",
         formula=r"z ∼ N(0, τ^2 I) ⇒ E[z|X] = R^⊤ (C C^⊤ + \frac{σ^2}{τ^2} I)^{-1} C",
         printed="z ∼ N(0, λI) ⇒ E[z|X] = R^⊤ (C C^⊤ + λ I)^{-1} C",
         label="Section 3, below (3.3)",
@@ -194,15 +193,11 @@ def e_eq_3_11(context: Context, ridge_factor: float = 1.0) -> Evidence:
         risk, bounds=(np.log(0.05), np.log(5.0)), method="bounded", options={"xatol": 1e-3}
     )
     ridge = float(np.exp(found.x))
-    grid = np.geomspace(0.1, 2.5, 9)
-    records = [{"ridge": float(value), "risk": risk(np.log(value))} for value in grid]
-    axes = {"ridge": "ridge λ", "risk": "mean squared error"}
     target = world.ridge
     return Evidence(
         within("ridge that minimizes (3.11)", ridge, 0.9 * target, 1.1 * target),
         note=f"{count} sequences of {length} tokens; noise {world.noise_variance:g}, prior "
         f"variance {world.prior_variance:g}.",
-        charts=(trend(records, axes, "Risk (3.11) against the ridge"),),
     )
 
 

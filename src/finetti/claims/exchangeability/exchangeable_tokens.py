@@ -8,7 +8,7 @@ from scipy.special import roots_jacobi
 
 from finetti import latent
 from finetti.claims.claim import Context, Control, Erratum, claim
-from finetti.claims.evidence import Evidence, Measurement, at_least, at_most, close, trend, within
+from finetti.claims.evidence import Evidence, Measurement, at_least, at_most, close, within
 from finetti.core.numbers import largest_of, smallest_of
 
 LENGTH = 4
@@ -130,18 +130,6 @@ def e_prop_3_1_finite(context: Context) -> Evidence:
         limits = found.general_bound, found.alphabet_bound
         ratios.append([found.distance / limit for limit in limits])
     each, whole = latent.finite_distance([1] * 10, 2), latent.finite_distance([500, 500], 1000)
-    records = [
-        {"tokens": n, "value": value, "what": what}
-        for n in (20, 40, 80, 160, 320, 640)
-        for found in [latent.finite_distance([n // 2, n // 2], 10)]
-        for what, value in (
-            ("distance", found.distance),
-            ("2ck/n", found.alphabet_bound),
-            ("k(k−1)/n", found.general_bound),
-        )
-    ]
-    axes = {"tokens": "length n of the sequence", "value": "variation distance"}
-    title = "The first 10 tokens of n, from an urn of two letters"
     largest = np.max(ratios, axis=0)
     tight = each.distance / each.general_bound
     half = whole.distance / whole.alphabet_bound
@@ -151,7 +139,6 @@ def e_prop_3_1_finite(context: Context) -> Evidence:
         within("tight instance: 10 balls that differ, k = 2", tight, 0.98, 1 + 1e-9),
         within("over 2ck/n: all of 1000 balls, half and half", half, 0.45, 1.0),
         note="2ck/n is known to be sharp up to a constant only; the instance comes to half of it.",
-        charts=(trend(records, axes, title, log_y=True, color="what"),),
     )
 
 

@@ -55,23 +55,21 @@ def measure_gaps(
     if coins:
         target = rng.choice([-1.0, 1.0], size=(total, 1))
         target[test] = 0  # E(y − f)² − E y² = E f²: on the test sample no coin need be thrown
-    best = [_least_squares(each[test], target[test], longest) for each in features]
-    chosen = int(
-        np.argmin([_risk(f[test], target[test], w) for f, w in zip(features, best, strict=True)])
-    )
-    found = []
+
+    def minimizer(rows: slice) -> tuple[np.ndarray, np.ndarray]:
+        fits = [(each, _least_squares(each[rows], target[rows], longest)) for each in features]
+        return min(fits, key=lambda fit: loss(fit, rows))
+
+    def loss(fit: tuple[np.ndarray, np.ndarray], rows: slice) -> float:
+        return float(np.mean((target[rows] - fit[0][rows] @ fit[1]) ** 2))
+
+    best, found = minimizer(test), []
     for count in counts:
         gaps = []
         for _ in range(replicates):
             rows, seen = slice(seen, seen + count), seen + count
-            fitted = [_least_squares(each[rows], target[rows], longest) for each in features]
-            risks = [_risk(f[rows], target[rows], w) for f, w in zip(features, fitted, strict=True)]
-            index = int(np.argmin(risks))
-            known = features[chosen], best[chosen]
-            outside = _risk(features[index][test], target[test], fitted[index])
-            outside -= _risk(known[0][test], target[test], known[1])
-            inside = _risk(known[0][rows], target[rows], known[1]) - risks[index]
-            gaps.append(outside + inside)
+            fit = minimizer(rows)
+            gaps.append(loss(fit, test) - loss(best, test) + loss(best, rows) - loss(fit, rows))
         found.append(gaps)
     return np.array(found)
 
@@ -93,16 +91,17 @@ def _least_squares(features: np.ndarray, target: np.ndarray, longest: float) -> 
     return weights(ridge)
 
 
-def _risk(features: np.ndarray, target: np.ndarray, weights: np.ndarray) -> float:
-    return float(np.mean((target - features @ weights) ** 2))
-
-
 def draw_networks(context: Context, width: int) -> list[Any]:
     """Attentions (4.7) with independent weights, before an aggregation."""
     sizes: Any = {"hidden_dimension": HIDDEN, "head_dimension": HEAD, "value_dimension": width}
     keys = (context.random_key("network", index) for index in range(ATTENTIONS))
     networks = (risk.AttentionNetwork.init(key, 3, 1, **sizes) for key in keys)
-    return [replace(each, aggregation=np.eye(width)) for each in networks]
+    return [replace(each, aggregation=_as_read) for each in networks]
+
+
+def _as_read(read: Any) -> Any:
+    """In the place of an aggregation."""
+    return read
 
 
 def _slope(sizes: Sequence[int], gaps: np.ndarray) -> float:

@@ -36,7 +36,6 @@ def draw_network(rng: np.random.Generator) -> "bounds.FullTransformer":
     erratum=Erratum(
         12,
         title="printed: (G.5) with R_0 for R_0²",
-        statement="The product of what all layers add is bounded with R_0 in the place of R_0².",
         printed=r"R_T^{trans} R_T ≤ \frac{2κ}{ζ} (1 + ζ R_0 (1+γ)^{4T})^{T+3}",
         why="ρ̃_t/ω̃_t ≤ 1 + ζ(α̃_tR_t)², so R_0² belongs there and κ/√ζ in front. Theorem C.4 keeps "
         "its order.",
@@ -114,7 +113,6 @@ def _packing(points: np.ndarray, separation: float) -> int:
     erratum=Erratum(
         9,
         title="printed: (4 + H)D²T dimensions for any head",
-        statement="A network with H heads has at most (4 + H)D²T parameters.",
         formula="p = T (2 d d_σ + H (2 d d_p + d^2))",
         printed=r"p ≤ (4 + H) D^2 T,  D = max\{d, d_σ, d_p\}",
         why="H(2dd_p + d²) ≤ (2 + H)D² needs d_pH ≤ D, as in d = d_pH.",

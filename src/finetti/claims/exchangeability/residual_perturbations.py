@@ -140,7 +140,6 @@ e_lemma_c_11 = Claim(
     erratum=Erratum(
         5,
         title="printed: Lemma C.11 without the values' norm",
-        statement="The change of the heads is bounded without the norm of their values.",
         printed=r"‖MHA(X;W) − MHA(X;\hat{W})‖ ≤ R Σ_i ε_v^i + R^3 Σ_i (ω_q^i + ω_k^i)(ε_q^i + "
         "ε_k^i)",
         why="(F.10)–(F.11) contain ω_v in the second sum; print drops it, also in Lemma C.12, "
@@ -239,7 +238,6 @@ e_lemma_c_14 = Claim(
     erratum=Erratum(
         6,
         title="printed: heads read tokens of length R_t",
-        statement="The chain of Lemma C.14 with R_t in ρ̃_t and R_t^mha.",
         formula=r"\tilde{ρ}_t = \tilde{ω}_t^v + (ω_t^{qk})^2 ω_t^v (\tilde{α}_t R_t)^2",
         printed=r"\tilde{ρ}_t = \tilde{ω}_t^v + (ω_t^{qk})^2 ω_t^v R_t^2",
         label="(C.10), (C.11), Lemma C.14",

@@ -78,7 +78,6 @@ def error_terms(ridge: float, length: int = 1, **norms: Any) -> tuple[float, flo
     erratum=Erratum(
         3,
         title="printed: the L^(-1/2) term is free of λ",
-        statement="The part of the error that falls like L^(-1/2) does not depend on λ.",
         formula=r"‖attn_{CME} − E[V|K=q]‖ ≤ C λ^{-1/2} (\frac{2}{λL} + \sqrt{\frac{Γ(λ)}{λL}}) "
         r"log\frac{2}{δ} + C λ",
         printed=r"‖attn_{CME} − E[V|K=q]‖ = O(L^{-1/2} log\frac{1}{δ} + λ)",
@@ -155,15 +154,8 @@ def e_prop_4_1_bias(context: Context) -> Evidence:
     # All keys at one point k and h = 3K(k, ·), so that E[V|K=k] is ‖h‖ = 3.
     point = attention.KeySupport(np.zeros((1, 2)), np.ones(1))
     single = point.bias(np.array([3.0]), 1e-3) / error_terms(1e-3, source_norm=3.0)[1]
-    records = [
-        {"ridge": ridge, "bias": float(bias), "bound": float(limit)}
-        for ridge, bias, limit in zip(ridges, biases, limits, strict=True)
-    ]
-    axes = {"ridge": "ridge per token λ", "bias": "sup-bias over queries"}
-    title = "The bias of the ridge, and its bound λ‖h‖"
     return Evidence(
         at_most("largest bias / (λ‖h‖)", np.max(biases / limits), 1.0),
         within("one key, λ = 0.001, ‖h‖ = 3", single, 0.998, 1.0),
         within("slope of the bias in λ", slope.value, 0.97, 1.03),
-        charts=(trend(records, axes, title, reference="bound", log_y=True),),
     )

@@ -106,7 +106,6 @@ e_prop_4_2 = Claim(
     erratum=Erratum(
         4,
         title="printed: the constant is 1/(C₀C₁)",
-        statement="The constant before the mean of the kernel density is 1/(C₀C₁).",
         formula=r"C = \frac{1}{C_1}",
         printed=r"C = \frac{1}{C_0 C_1}",
         why="With (4.11) as printed C = 1/C₁; with p̂ normalized to a density C = C₀/C₁. The "
@@ -155,7 +154,6 @@ def _readings(context: Context, name: str | int, length: int, repeats: int) -> n
     erratum=Erratum(
         "4-limit",
         title="printed: softmax attention tends to C·E[V|K=q]",
-        statement="As L grows, softmax attention tends to E[V|K=q] times one absolute constant.",
         formula=r"attn_{SM}(q,K,V) → \frac{E[V K(K,q)]}{E[K(K,q)]}",
         printed="attn_{SM}(q,K,V) → C · E[V|K=q]",
         label="Proposition 4.2",

@@ -8,7 +8,6 @@ from finetti import attention, coherence, kernels, latent
 from finetti.claims.claim import Claim, Context, Control, claim
 from finetti.claims.evidence import Evidence, Measurement, at_least, at_most, close
 from finetti.claims.measures import Agreement
-from finetti.display.card import Table
 
 LENGTH, RIDGE = 12, 0.1
 NONE, SOME = 1e-10, 1e-3  # no defect, and one that is plain to see
@@ -59,19 +58,10 @@ def f_coherence_table(context: Context) -> Evidence:
             text = f"{name}: largest {column} defect"
             rule = close(text, defect.maximum, NONE) if wanted else None
             measurements.append(rule or at_least(text, defect.maximum, SOME))
-    rows = [
-        (
-            row.name,
-            *(each and each.median for each in row.defects),
-            row.martingale and row.martingale.maximum,
-        )
-        for row in found.rows
-    ]
-    columns = ("member", "order", "martingale", "two-step", "martingale, largest")
     return Evidence(
         *measurements,
         note="Medians hide what nearest neighbors do: few queries have the new pair among three.",
-        tables=(Table("Medians over contexts and queries", columns, tuple(rows)),),
+        tables=(found.table(),),
     )
 
 

@@ -227,7 +227,7 @@ def f_cover_schatten(context: Context) -> Evidence:
     root, step = math.sqrt(norm), x / (4 * math.sqrt(norm))
     # Numbers of [−√B, √B] that are just more than x/(4√B) apart, for every entry of both factors.
     separated = np.arange(-root, root, step * (1 + 1e-9)).size
-    per_entry = _cover(8, norm, 0.15, x) / (_rank(0.15, x, 1.0) * 16)
+    per_entry = _cover(64, norm, 0.15, x) / (_rank(0.15, x, 1.0) * 128)
     draws = _members(rng, 3000)
     inside = draws[np.linalg.svd(draws, compute_uv=False).sum(axis=1) <= 1]
     shrunk, net = (norm - (root - step) ** 2) / (x / 2), math.log(separated) / per_entry

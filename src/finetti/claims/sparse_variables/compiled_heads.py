@@ -155,7 +155,6 @@ PRINTED: dict[str, Callable[[], Evidence]] = {
         Erratum(
             3,
             title="printed: the key v_I = Σv_i for Δ < 1/s",
-            statement="With the sum of the v_i as its key the head is within γ/4 whenever Δ < 1/s.",
             formula=r"u = V_I (V_I^⊤ V_I)^{-1} 1,  R = log(\frac{8T}{γ}) \frac{1 − (s−1)Δ}{1 − "
             "(2s−1)Δ}",
             printed=r"v_I = Σ_{i∈I} v_i,  R = \frac{log(8T/γ)}{1 − sΔ},  Δ < \frac{1}{s}",
@@ -166,7 +165,6 @@ PRINTED: dict[str, Callable[[], Evidence]] = {
         Erratum(
             4,
             title="printed: W_V with e_2, W_C with e_1",
-            statement="The s heads are 2-injective with values along e_2.",
             formula="W_V = (E_0 − E_1) e_1^⊤,  W_C^h = e_1 e_h^⊤",
             printed="W_V = (E_0 − E_1) e_2^⊤,  W_C^h = e_1 e_h^⊤",
             label="Lemma B.2, s heads",
@@ -176,8 +174,6 @@ PRINTED: dict[str, Callable[[], Evidence]] = {
         Erratum(
             15,
             title="printed: B.2's function increases in r",
-            statement="The mean of the signs, +1 for b_i = 0 and −1 for b_i = 1, increases in the "
-            "number r of ones.",
             formula=r"\frac{1}{s} Σ_{i∈I} χ_i = 1 − \frac{2r}{s}",
             printed=r"\frac{1}{s} Σ_{i∈I} χ_i \text{increases in} r",
             why="It is 1 − 2r/s: 2/s-strictly decreasing.",
@@ -239,8 +235,6 @@ def _bag_error() -> Measurement:
     erratum=Erratum(
         5,
         title="printed: over a bag γ > sΔ is enough",
-        statement="With sums of the v_i as keys and v_i as values the head is within γ/4 of g_I "
-        "whenever γ > sΔ.",
         formula=r"X = diag(b) V,  g_I(r) = \frac{r − s}{r + 1},  \text{any} γ",
         printed="X = V + diag(b),  g_I(r) = r − s,  γ > sΔ",
         why="Not even γ > 4sΔ suffices. Dual vectors do, for any γ. The tokens are diag(b)V, and "

@@ -344,7 +344,6 @@ CLAIMS = (
         erratum=Erratum(
             2,
             title="printed: the layers before a layer amplify its error",
-            statement="The errors are multiplied by the layers before them, and not by ‖w‖.",
             printed=r"|out − \hat{out}| ≤ Σ_i e_i ∏_{j<i} p_j + |(w − \hat{w})^⊤ \hat{g}|",
             why="The recursion of Lemma A.15 multiplies the error of layer i by the layers after "
             "it, and the output by ‖w‖.",

@@ -38,8 +38,8 @@ def make_network(name: str, code: str, data: Encoded, seed: Any) -> Any:
 
     Args:
         name: one of `NETWORKS`, ``module:name`` or ``./file.py:name``: a class or factory of an
-            Equinox or Flax module or of a pair (init, apply), which is called with those of
-            ``key``, ``token_dimension``, ``out_dimension`` and ``context_length`` that it names.
+            Equinox, Flax or PyTorch module or of a pair (init, apply), which is called with those
+            of ``key``, ``token_dimension``, ``out_dimension`` and ``context_length`` that it names.
         code: `network_code` as it was when the study was planned.
         data: whose dimensions the network must have.
         seed: a number or a word.

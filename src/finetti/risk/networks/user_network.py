@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 
-from finetti.core.errors import InputError, bad_argument
+from finetti.core.errors import bad_argument
 from finetti.core.keys import random_key
 from finetti.latent import Encoded
 from finetti.models.answers import check_shape
@@ -44,8 +44,8 @@ class DataShapes(NamedTuple):
     def purpose(self) -> Purpose:
         """What risk asks of a network."""
         forms = (
-            "an Equinox or Flax module, a pair (init, apply), or a class or factory of these, "
-            "which answers to (tokens, mask_token)"
+            "an Equinox, Flax or PyTorch module, a pair (init, apply), or a class or factory of "
+            "these, which answers to (tokens, mask_token)"
         )
         return Purpose("network", forms, SIZES, lambda *inputs: self._asdict())
 
@@ -53,11 +53,7 @@ class DataShapes(NamedTuple):
 def check_network(model: Model, shapes: DataShapes) -> JaxNetwork:
     """Refuse a model that cannot be trained on such data: traced, without computing anything."""
     if isinstance(model, TorchModel):
-        raise InputError(
-            f"{model.label} is a PyTorch module, but its risk is minimized by JAX, whose gradients "
-            "and float64 L-BFGS need a network of pure JAX. Write it in Equinox or Flax, or as a "
-            "pair (init, apply)."
-        )
+        model = model.in_jax()
     if not isinstance(model, JaxNetwork):
         raise wrong_form(model)
     wanted = (2, shapes.out_dimension)
@@ -71,15 +67,15 @@ def check_network(model: Model, shapes: DataShapes) -> JaxNetwork:
 def as_network(network: Any, data: Encoded, seed: Any = 0) -> Any:
     """A network as a tree that is called with a batch (tokens, mask_token).
 
-    An `AttentionNetwork` is one. Equinox modules are written for one sequence, Flax modules and
-    pairs (init, apply) for a batch; the weights of what has none are drawn.
+    An `AttentionNetwork` is one. Equinox modules are written for one sequence, all others for a
+    batch; the weights of what has none are drawn.
     """
     if isinstance(network, AttentionNetwork | TrainedNetwork | EquinoxRows):
         return network
     shapes = DataShapes.of(data)
     model = as_model(network, purpose=shapes.purpose, example=shapes.example)
     if not isinstance(model, JaxNetwork):
-        check_network(model, shapes)
+        model = check_network(model, shapes)
     return start_network(model, shapes, random_key("finetti.risk weights", seed))
 
 
