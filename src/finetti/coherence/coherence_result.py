@@ -229,7 +229,7 @@ class CoherenceFindings(RunResult):
             "verdicts": [each.to_dict() for each in self.verdicts],
             "rows": [row.to_dict() for row in self.rows],
         }
-        return to_plain(document)
+        return to_plain(document, nan="NaN")
 
     @property
     def surprises(self) -> tuple[str, ...]:

@@ -147,12 +147,7 @@ class Reproduction(RunResult):
             style = GREEN if result.as_expected else RED
             table.add_row(Text(name), Text(title), Text(verdict, style), Text(number), time)
         style = f"bold {GREEN}" if self.document["complete"] and self.as_expected else RED
-        long = {
-            "no_wrap": True,
-            "overflow": "ignore",
-        }  # whoever searches a log finds whole sentences
-        notes = (Text(each, **long) for each in self.notes)
-        return Group(table, *notes, Text(self.headline, style, **long))
+        return Group(table, *map(Text, self.notes), Text(self.headline, style))
 
 
 def reproduce_claims(
