@@ -192,6 +192,8 @@ def test_risk(form):
     parts = sum(one[part] for part in ("generalization", "approximation", "optimization"))
     assert parts == pytest.approx(one["excess"], abs=1e-12)
     assert one["excess"] > 0
+    known = "Equinox" if form == "equinox" else reference(name)
+    assert one["bound_note"].endswith(f"this is {known}.")
 
 
 @pytest.mark.parametrize("form", FORMS)
