@@ -115,7 +115,7 @@ def find_model(
             own = defined_names(path.read_text(encoding="utf-8"))
             raise InputError(
                 f"The {noun} {reference} is a file. Say what to take from it, as in "
-                f"{reference}:{own[0] if own else 'Name'}. It defines {', '.join(own) or 'nothing'}."
+                f"{reference}:{[*own, 'Name'][0]}. It defines {', '.join(own) or 'nothing'}."
             )
         raise InputError(
             f"Unknown {noun} {reference!r}. Choose one of {', '.join(builtin)}, or pass your own "
