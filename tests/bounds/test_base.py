@@ -214,7 +214,7 @@ class Kinds(fields.Description):
 
 
 def test_a_field_says_how_it_is_read_and_checked():
-    assert Kinds.from_settings(BoundSettings(width=8)) == Kinds(8) == Kinds(8, 2.0, 2.0)
+    assert Kinds.from_settings(BoundSettings(width=8)) == Kinds(8.0) == Kinds(8, 2.0, 2.0)
     norms = {"length": 5, "given": 0, "word": "two", "yes": 0, "ridge": 1}
     settings = BoundSettings(width=8, norms=norms)
     assert Kinds.from_settings(settings) == Kinds(8, 5.0, 5.0, 0.0, 1.0, "two", False)

@@ -32,7 +32,7 @@ def distance(context, size, power=-0.5):
 
 
 def sample(context, mean):
-    return context.draws("sample").normal(mean, size=(10_000, 3))
+    return {"mean": context.draws("sample").normal(mean, size=(10_000, 3))}
 
 
 RATIO = Ratio(lemma, lambda rng: (rng.uniform(size=100),), {"one": lambda: (0.99,)})
@@ -46,13 +46,13 @@ BOUNDED = PowerLaw(
     bound=lambda context, size: 1.1 * size**-0.5,
     share=(0.5, 1.0),
 )
-MONTE_CARLO = MonteCarlo(sample, lambda mean: mean, lambda rng: (np.ones(3),))
+MONTE_CARLO = MonteCarlo(sample, lambda mean: {"mean": mean}, lambda rng: np.ones(3))
 WRONG = [
-    (RATIO, {"looser": 1.021}),
-    (RATIO, {"looser": 1 / 1.021}),
+    (RATIO, {"lemma": lambda x: lemma(x * 1.021)}),
+    (RATIO, {"lemma": lambda x: lemma(x / 1.021)}),
     (RATIO, {"tight": {"one": lambda: (0.5,)}}),
     (RATIO, {"draw": lambda rng: (np.array([0.5, 1.1]),)}),
-    (AGREEMENT, {"factor": 1 + 1e-11}),
+    (AGREEMENT, {"routes": lambda x: {"exp": (np.exp(x) * (1 + 1e-11), np.exp(x))}}),
     (POWER, {"error": partial(distance, power=-1.0)}),
     (MONTE_CARLO, {"factor": 1.1}),
     (BOUNDED, {"bound": lambda context, size: 0.9 * size**-0.5}),

@@ -1,7 +1,9 @@
 """Every form of model through probe, risk and coherence: it runs, or one sentence refuses it."""
 
 import importlib.util
+import os
 import re
+import subprocess
 import sys
 
 import numpy as np
@@ -202,6 +204,8 @@ def test_risk(form):
     parts = sum(one[part] for part in ("generalization", "approximation", "optimization"))
     assert parts == pytest.approx(one["excess"], abs=1e-12)
     assert one["excess"] > 0
+    known = "Equinox" if form == "equinox" else reference(name)
+    assert one["bound_note"].endswith(f"this is {known}.")
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -293,6 +297,19 @@ def test_a_pytorch_module_is_minimized_by_its_own_gradients():
     assert start.risk == pytest.approx(float(np.mean(miss**2)), rel=1e-5)
     with pytest.raises(InputError, match="norm keeps BatchNorm1d beside its parameters"):
         minimize_risk(mine.norm, data, seed=0)
+    # A user's process has x64 off, also in the threads that ask PyTorch; the polish has it on.
+    np.savez("data.npz", *data)
+    code = (
+        "import numpy as np, mine_torch; from finetti.risk import minimize_risk; "
+        "data = np.load('data.npz').values(); "
+        "print(minimize_risk(mine_torch.Mean(), tuple(data), seed=0, iterations=20).best_risk)"
+    )
+    path = os.pathsep.join([".", *sys.path])
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, env={**os.environ, "PYTHONPATH": path}
+    )
+    assert run.returncode == 0, run.stderr.decode()
+    assert float(run.stdout) == pytest.approx(least, rel=1e-6)
 
 
 def test_an_instance_without_weights_is_a_recipe_too():

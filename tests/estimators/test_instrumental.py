@@ -103,6 +103,18 @@ def test_the_first_stage_f_by_hand():
         InstrumentalRegressor().fit(twins, twins.sum(axis=1), instruments=z)
 
 
+def test_a_weight_repeats_a_row_in_the_first_stage():
+    """Up to the degrees of freedom, which count rows."""
+    x, _, z = world(0)
+    count = np.random.default_rng(1).integers(1, 4, size=len(x))
+    weighted = strength(x[:, [0, 2]], z, count.astype(float))
+    repeated = strength(
+        *(np.repeat(part, count, axis=0) for part in (x[:, [0, 2]], z)), np.ones(count.sum())
+    )
+    ratio = (len(x) - 5) / (count.sum() - 5)
+    assert weighted.f_statistic == pytest.approx(ratio * repeated.f_statistic, rel=1e-8)
+
+
 def test_weak_instruments_are_refused_with_the_number():
     x, y, z = world(0)
     weak = z[:, 3:]  # does not move the first column

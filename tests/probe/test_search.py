@@ -63,6 +63,16 @@ def test_quantiles_and_probabilities_are_inverse():
         assert posterior.cumulative(place) == pytest.approx(probability, abs=1e-9)
 
 
+def test_where_all_trials_end_alike_the_crossing_is_beyond_them_as_far_as_the_prior_goes():
+    low, high, reach = math.log(10), math.log(1000), math.log(4)
+    every = curve_posterior(Counts.of([(10, 60, 60), (1000, 60, 60)]), 0.5, low, high)
+    assert every.axis[0] == pytest.approx(low - reach)
+    assert every.axis[-1] < high
+    none = curve_posterior(Counts.of([(1000, 1000, 0)]), 0.5, low, high)
+    assert none.axis[-1] == pytest.approx(high + reach)
+    assert none.axis[0] > low
+
+
 def test_the_variance_left_is_that_of_one_linear_prediction():
     rng = np.random.default_rng(1)
     weight = rng.dirichlet(np.ones(30))

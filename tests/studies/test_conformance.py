@@ -2,6 +2,7 @@
 
 import shutil
 import socket
+from collections import Counter
 from time import monotonic
 from types import SimpleNamespace
 
@@ -197,6 +198,13 @@ def test_a_cohort_that_takes_too_much_is_split_as_well(make_study, run, clock, h
     assert study.table().query("state == 'failed'")["n"].tolist() == [2]
 
 
+def test_the_time_limit_of_a_cohort_is_that_of_all_its_trials(make_study, run, clock):
+    """An hour is less than three trials may take, and more than two."""
+    study = make_study("Together", fixed={"poison": 1, "how": "long"}, trials=1)
+    summary = run(study, "local", time_limit=1500)
+    assert (summary.done, summary.failed) == (3, 0)
+
+
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_failed_trials_are_tried_again_when_asked(make_study, run, folder, executor):
     study = make_study("flaky", fixed={"flag": str(folder / "flag")}, trials=2)
@@ -297,6 +305,28 @@ def test_trials_that_take_all_workers_along_fail_alone(make_study):
     assert (summary.done, summary.failed) == (8, 4)
     assert set(study.table().query("state == 'failed'")["n"]) == {2}
     assert sum(alone) == 4
+
+
+@pytest.mark.parametrize(
+    ("reason", "retries"),
+    [(FailureReason.DIED, 1), (FailureReason.MEMORY, 1), (FailureReason.LOST, 2)],
+)
+def test_a_trial_whose_process_ends_is_tried_again_before_it_fails(make_study, reason, retries):
+    for ends, failed in ((retries, 0), (retries + 1, 12)):
+        tries = Counter()
+
+        def react(executor, tasks, tries=tries, ends=ends):
+            tries.update(trial.id for task in tasks for trial in task.trials)
+            return [
+                done(task)
+                if tries[task.trials[0].id] > ends
+                else Report(task, (), Failure(reason, "ended"))
+                for task in tasks
+            ]
+
+        summary = make_study(store=f"{ends}.sqlite").run(Scripted(2, react), quiet=True)
+        assert (summary.done, summary.failed) == (12 - failed, failed)
+        assert set(tries.values()) == {retries + 1}
 
 
 def test_cohorts_follow_the_workers_that_are_there(make_study):

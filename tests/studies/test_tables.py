@@ -104,6 +104,16 @@ def test_json_is_strict(table):
     assert document["columns"] == list(table.columns)
 
 
+def test_a_list_of_settings_is_written_with_its_names():
+    params = {"layers": [{"width": 3, "scale": float("inf")}, {"width": 5}]}
+    rows = [Row(Cell("m:f", "1", "", params, 0), 0, outcome_of("ab", {"loss": 1.0}, 0.1), 1)]
+    expected = [{"width": 3, "scale": "Infinity"}, {"width": 5}]
+    (row,) = json.loads(export_table(make_table(rows), Format.JSON))["rows"]
+    assert row["layers"] == expected
+    again = pd.read_csv(io.BytesIO(export_table(make_table(rows), Format.CSV)))
+    assert json.loads(again["layers"][0]) == expected
+
+
 def test_latex_is_escaped(table):
     text = export_table(table, Format.LATEX).decode()
     assert r"\begin{tabular}" in text

@@ -2,19 +2,11 @@
 
 import math
 from dataclasses import fields
-from typing import Any
 
 from finetti.bounds.description import Checked, checked, real
 from finetti.bounds.value import log_of
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_norm, as_positive, as_whole
-
-
-def _as_probability(value: Any, argument: str, owner: str) -> float:
-    number = as_positive(value, argument, owner)
-    if number >= 1:
-        raise bad_argument(argument, owner, "a probability in (0, 1)", value)
-    return number
 
 
 class Sample(Checked):
@@ -47,7 +39,7 @@ class Sample(Checked):
     input_norm: float = checked(as_norm, 1.0)
     loss_lipschitz: float = checked(as_norm, 1.0)
     loss_bound: float = checked(real("a number > 0 or inf", lambda x: x > 0), 1.0)
-    delta: float = checked(_as_probability, 0.05)
+    delta: float = checked(real("a probability in (0, 1)", lambda x: 0 < x < 1), 0.05)
 
     def __repr__(self) -> str:
         # Python refuses to write integers of more than 4300 digits.

@@ -61,27 +61,26 @@ class Ratio:
         fails_at: names of the tight instances that break the printed form; all by default.
         limits: name → what the ratio of an instance may be, where that is not [0.98, 1].
         note: one more sentence for readers.
-        looser: multiplies the bound, for wrong versions.
     """
 
     lemma: Function
-    draw: Callable[[np.random.Generator], tuple] | tuple[Callable, ...] = ()
-    tight: Mapping[str, Callable[[], tuple]] = field(default_factory=dict)
+    draw: Callable[[np.random.Generator], tuple] | tuple[Callable, ...]
+    tight: Mapping[str, Callable[[], tuple]]
     arguments: Callable[..., tuple] | None = None
     fails_at: tuple[str, ...] = ()
     limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     note: str = ""
-    looser: float = 1.0
 
     check: ClassVar = CheckMethod.TIGHT
 
     @property
     def measured(self) -> str:
         """What is measured, in one sentence."""
-        parts = ["on random draws"] if self.draw else []
-        if self.tight:
-            parts.append(f"on instances that nearly attain it ({'; '.join(self.tight)})")
-        return f"Both sides of the inequality, {', and '.join(parts)}."
+        tight = "; ".join(self.tight)
+        return (
+            "Both sides of the inequality, on random draws, and on instances that nearly attain it "
+            f"({tight})."
+        )
 
     @property
     def rejects(self) -> str:
@@ -92,24 +91,24 @@ class Ratio:
     def __call__(self, context: Context, form: str = DERIVED) -> Evidence:
         """Measure the ratios."""
         lemma = in_form(self.lemma, form)
-        instances = self.tight
         if form != DERIVED:
-            instances = {name: self.tight[name] for name in self.fails_at or self.tight}
             return Evidence(
                 *(
-                    at_most(f"{name}: measured / bound", self._ratio(lemma, make), 1 + RATIO_RTOL)
-                    for name, make in instances.items()
+                    at_most(
+                        f"{name}: measured / bound",
+                        ratio(lemma, *self.tight[name]()),
+                        1 + RATIO_RTOL,
+                    )
+                    for name in self.fails_at or self.tight
                 )
             )
-        measurements, note = [], self.note
-        if self.draw:
-            found = np.concatenate(list(self._drawn(context, lemma))) / self.looser
-            measurements.append(ratios_at_most_one(found))
-            median = f"The median ratio of the random draws is {np.median(found):.2g}."
-            note = f"{median} {note}".rstrip()
-        for name, make in instances.items():
-            measurements.append(self._tight(name, self._ratio(lemma, make)))
-        return Evidence(*measurements, note=note)
+        found = np.concatenate(list(self._drawn(context, lemma)))
+        median = f"The median ratio of the random draws is {np.median(found):.2g}."
+        return Evidence(
+            ratios_at_most_one(found),
+            *(self._tight(name, ratio(lemma, *make())) for name, make in self.tight.items()),
+            note=f"{median} {self.note}".rstrip(),
+        )
 
     def _drawn(self, context: Context, lemma: Callable[..., Any]) -> Iterable[np.ndarray]:
         def of_draw(*arrays: Any) -> Any:
@@ -118,9 +117,6 @@ class Ratio:
         draws = self.draw if isinstance(self.draw, tuple) else (self.draw,)
         for number, draw in enumerate(draws):
             yield ratios(of_draw, *draw(context.draws(*([number] if number else []))))
-
-    def _ratio(self, lemma: Callable[..., Any], make: Callable[[], tuple]) -> float:
-        return ratio(lemma, *make()) / self.looser
 
     def _tight(self, name: str, found: float) -> Measurement:
         if name not in self.limits:
@@ -139,7 +135,6 @@ class Agreement:
         sides: what the two routes are, for the sentence.
         trials: how many draws, quick and on paper's scale.
         absolute: do not divide.
-        factor: multiplies the first, for wrong versions.
     """
 
     routes: Callable[..., Mapping[str, tuple[Any, Any]]]
@@ -148,7 +143,6 @@ class Agreement:
     sides: str = "the two sides"
     trials: tuple[int, int] = (10, 100)
     absolute: bool = False
-    factor: float = 1.0
 
     check: ClassVar = CheckMethod.IDENTITY
 
@@ -169,7 +163,7 @@ class Agreement:
         for trial in range(context.pick(quick=self.trials[0], paper=self.trials[1])):
             for name, pair in routes(*self.draw(context.draws(trial))).items():
                 one, other = map(np.asarray, pair)
-                error = np.abs(self.factor * one - other).max()
+                error = np.abs(one - other).max()
                 size = 1.0 if self.absolute else np.abs(other).max()
                 errors.setdefault(name, []).append(error / size)
         tolerance = self.tolerance
@@ -254,19 +248,17 @@ class MonteCarlo:
     claim is the number of comparisons times 6.4e-5, more where the draws have heavy tails.
 
     Args:
-        sample: (context, *inputs) → array (draws, comparisons), or such arrays by name.
-        exact: (*inputs) → the exact means, likewise.
-        inputs: generator → the inputs of both; none by default.
+        sample: (context, inputs) → arrays (draws, comparisons) by name.
+        exact: inputs → the exact means by name.
+        inputs: generator → the inputs of both.
         sides: what is compared, for the sentence.
-        limit: in standard errors.
         factor: multiplies the closed form, for wrong versions.
     """
 
-    sample: Function
-    exact: Function
-    inputs: Callable[[np.random.Generator], tuple] | None = None
+    sample: Callable[[Context, Any], Mapping[str, np.ndarray]]
+    exact: Callable[[Any], Mapping[str, np.ndarray]]
+    inputs: Callable[[np.random.Generator], Any]
     sides: str = "the mean of many draws and its closed form"
-    limit: float = 4.0
     factor: float = 1.0
 
     check: ClassVar = CheckMethod.SIMULATION
@@ -276,21 +268,16 @@ class MonteCarlo:
         """What is measured, in one sentence."""
         return f"The difference of {self.sides}, in standard errors."
 
-    def __call__(self, context: Context, form: str = DERIVED) -> Evidence:
+    def __call__(self, context: Context) -> Evidence:
         """Measure the distance of every comparison."""
-        inputs = self.inputs(context.draws()) if self.inputs else ()
-        samples = in_form(self.sample, form)(context, *inputs)
-        exacts = in_form(self.exact, form)(*inputs)
-        if not isinstance(samples, Mapping):
-            samples, exacts = {"": samples}, {"": exacts}
-        measurements, note = [], ""
-        for name, sample in samples.items():
-            draws = np.asarray(sample).reshape(len(sample), -1)
-            exact = self.factor * np.ravel(exacts[name])
+        inputs = self.inputs(context.draws())
+        exacts, measurements, note = self.exact(inputs), [], ""
+        for name, draws in self.sample(context, inputs).items():
+            exact = self.factor * exacts[name]
             mean, error = draws.mean(axis=0), draws.std(axis=0, ddof=1) / np.sqrt(len(draws))
             for number, distance in enumerate(np.abs(mean - exact) / error, start=1):
-                title = f"{name} {number}: |mean − exact| in standard errors".lstrip()
-                measurements.append(at_most(title, distance, self.limit))
+                title = f"{name} {number}: |mean − exact| in standard errors"
+                measurements.append(at_most(title, distance, 4.0))
             first = f"{mean[0]:.5f} ± {error[0]:.5f} against {exact[0]:.5f}"
             note = note or f"{len(draws)} draws; the first: {first}."
         return Evidence(*measurements, note=note)

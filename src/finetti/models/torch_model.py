@@ -85,12 +85,11 @@ class TorchNetwork(JaxNetwork):
         """The module on the batch; with a key in training mode, its randomness from the key."""
         module = self._build(0, inputs).train(key is not None)
         run = partial(_run, module, tuple(params))
-        dtype = jax.tree.leaves(params)[0].dtype
         with named_errors(self.label):
             arrays = [np.zeros(each.shape, np.float32) for each in inputs]
             start = _weights(module)
             found = run([start[name] for name in params], 0, arrays)
-        answer = jax.ShapeDtypeStruct(found.shape, dtype)
+        answer = jax.ShapeDtypeStruct(found.shape, jnp.float32)
 
         @jax.custom_vjp
         def call(params: Any, seed: Any, inputs: Any) -> Any:
@@ -105,8 +104,13 @@ class TorchNetwork(JaxNetwork):
             return slopes, None, None
 
         call.defvjp(forward, backward)
+        # What is called has x64 off, whoever calls: single precision goes there and comes back.
         seed = jnp.zeros((), jnp.uint32) if key is None else jax.random.bits(key)
-        return call([*params.values()], seed, [jnp.asarray(each, dtype) for each in inputs])
+        weights, given = (
+            [jnp.asarray(each).astype(jnp.float32) for each in arrays]
+            for arrays in (params.values(), inputs)
+        )
+        return call(weights, seed, given).astype(jax.tree.leaves(params)[0].dtype)
 
     def _build(self, seed: int, inputs: Any) -> Any:
         import torch  # pyright: ignore[reportMissingImports]
@@ -131,10 +135,10 @@ def _weights(module: Any) -> dict[str, Any]:
 def _run(
     module: Any, names: Sequence[str], params: Any, seed: Any, inputs: Any, slope: Any = None
 ) -> Any:
-    """The answers to a batch, or the products of their derivatives with ``slope``."""
+    """The answers to a batch, or the products of their derivatives with ``slope``; float32."""
     import torch  # pyright: ignore[reportMissingImports]
 
-    own, asked = next(module.parameters()).dtype, np.asarray(params[0]).dtype
+    own = next(module.parameters()).dtype
     weights, given = (
         [torch.tensor(np.asarray(each)).to(own) for each in arrays] for arrays in (params, inputs)
     )
@@ -146,10 +150,10 @@ def _run(
         torch.manual_seed(int(seed))
         found = torch.func.functional_call(module, state, tuple(given))
     if slope is None:
-        return found.detach().numpy().astype(asked)
+        return found.detach().numpy().astype(np.float32)
     slope = torch.tensor(np.asarray(slope)).to(own)
     slopes = torch.autograd.grad(found, weights, slope, allow_unused=True, materialize_grads=True)
-    return [each.numpy().astype(asked) for each in slopes]
+    return [each.numpy().astype(np.float32) for each in slopes]
 
 
 @contextmanager

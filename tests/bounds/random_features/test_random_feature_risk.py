@@ -79,12 +79,6 @@ def test_a_longer_vector_counts_with_its_degree(bound):
     assert "target.vector_scale" not in names
 
 
-def test_whole_numbers_may_be_floats():
-    target = CorrelationTarget((0.0, 1.0))
-    assert BiasedNorm(target, terms=2.0) == BiasedNorm(target, terms=2)
-    assert BiasedRisk(4.0, 1e4, target).sizes == (4, 10_000)
-
-
 def test_any_number_of_samples_tokens_and_degrees():
     assert RISK.heads_needed(0.5, Sample(10**400, 16), 1.0).count > 20
     long, shorter = (

@@ -93,10 +93,6 @@ def test_positions_of_the_settings_are_fixed_and_make_tokens_longer():
     assert named.evaluate(Sample(10, 10, input_norm=1.0)).log_value == plain.log_value
 
 
-def test_sizes_may_be_whole_floats():
-    assert UniformTransformer(n_layers=2.0, width=8.0) == UniformTransformer(n_layers=2, width=8)
-
-
 @pytest.mark.parametrize("bound", [ProjectedTransformerCovering, ProjectedTransformerGap])
 def test_a_described_class_that_the_theorem_does_not_cover(bound):
     def network(**fields):

@@ -48,6 +48,14 @@ def never_ends():
         time.sleep(60)
 
 
+def takes_long():
+    """Says that it has begun, and ends when somebody has noticed."""
+    flag = Path(__file__).with_name("begun")
+    flag.touch()
+    while flag.exists():
+        time.sleep(0.01)
+
+
 def eats_memory():
     eaten = []
     while True:
@@ -107,6 +115,7 @@ MOODS = {
     "raises": raises,
     "nan": returns_nan,
     "endless": never_ends,
+    "long": takes_long,
     "greedy": eats_memory,
     "crash": crashes,
     "exit": leaves,

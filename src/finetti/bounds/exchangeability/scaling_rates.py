@@ -2,9 +2,6 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
-
-import numpy as np
 
 from finetti.bounds import description as fields
 from finetti.bounds.bound import NO_RESIDUALS, ONE_HEAD, ONE_LAYER, Bound
@@ -16,14 +13,13 @@ from finetti.bounds.exchangeability.residual_class import (
     FullLayerNorms,
     FullTransformer,
 )
-from finetti.bounds.exchangeability.token_norms import matrix_norms
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of, summed
 from finetti.core.errors import bad_argument
 from finetti.core.forms import Form
 from finetti.core.log_number import LogNumber
 from finetti.core.logspace import log1pexp
-from finetti.core.numbers import as_positive, largest_of
+from finetti.core.numbers import as_positive
 
 
 @dataclass(frozen=True)
@@ -168,20 +164,6 @@ class SingleAttention(fields.Description):
     attention_size: float = fields.norm(1.0, as_positive, like="attention_norm")
     feed_forward_norm: float = fields.norm(1.0, as_positive)
     feed_forward_size: float = fields.norm(1.0, as_positive, like="feed_forward_norm")
-
-    @classmethod
-    def from_arrays(cls, *, inner: Any, query: Any, key: Any, value: Any) -> "SingleAttention":
-        """The smallest class with given weights, which act on tokens in rows.
-
-        Args:
-            inner: A^⊤, shape (d, d).
-            query, key: W_q and W_k, shape (d, d_p).
-            value: W_v, shape (d, d).
-        """
-        heads = [matrix_norms(matrix) for matrix in (query, key, value)]
-        norm, size = (largest_of(each) for each in zip(*heads, strict=True))
-        dimension = max(*np.shape(inner), *np.shape(value))
-        return cls(dimension, np.shape(key)[1], norm, size, *matrix_norms(inner))
 
     def as_network(self) -> FullTransformer:
         """The same class as a `FullTransformer` with H = T = 1 and σ² = d_p of (5.4)."""

@@ -7,7 +7,7 @@ member.
 """
 
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,9 +17,7 @@ from finetti.bounds.bound import Bound
 from finetti.bounds.covering.ball_cover import count_cover
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of
-from finetti.core.errors import bad_argument
 from finetti.core.logspace import log1pexp, log_binomial
-from finetti.core.numbers import as_real
 
 LOG_2, LOG_4 = math.log(2), math.log(4)
 POWERS = (2.0, 1.0, 0.5, 0.25)  # of the Schatten norms: Frobenius, nuclear, and two quasi-norms
@@ -119,16 +117,6 @@ INSIDE = "the cover consists of matrices of the class"
 OUTSIDE = "the cover may leave the class; at half the resolution it gives one inside"
 
 
-def _power() -> Any:
-    def check(value: Any, name: str, owner: str) -> float:
-        power = as_real(value, name, owner, "a Schatten power")
-        if power not in POWERS:
-            raise bad_argument(name, owner, "2, 1, 0.5 or 0.25", value)
-        return power
-
-    return fields.setting(1.0, check)
-
-
 class MatrixCovering(Bound):
     """What the three share: d₁ × d₂ matrices and a resolution; whatever the sample is.
 
@@ -138,7 +126,6 @@ class MatrixCovering(Bound):
     """
 
     quantity = "log covering number"
-    inside: ClassVar[bool]
 
     rows: int = fields.width_or_own()
     columns: int = fields.width_or_own()
@@ -163,7 +150,6 @@ class CountCovering(MatrixCovering):
     statement = "log N ≤ P·log(1 + 2B_W/ε) for matrices of spectral norm B_W, whatever T is"
     citation = "Covers without T (count), finetti"
     assumes = (IN_SPECTRAL_NORM, INSIDE)
-    inside = True
 
     weight_norm: float = fields.norm(1.0)
     resolution: float = fields.resolution()
@@ -187,7 +173,6 @@ class MaureyCovering(MatrixCovering):
     statement = "log N for entries whose sum is B_1: ⌈(B_1/ε)²⌉ of 2P + 1 atoms, whatever T is"
     citation = "Covers without T (Maurey), finetti"
     assumes = (IN_SPECTRAL_NORM, OUTSIDE)
-    inside = False
 
     entry_norm: float = fields.norm(1.0)
     resolution: float = fields.resolution()
@@ -217,11 +202,10 @@ class SchattenCovering(MatrixCovering):
     statement = "log N for a Schatten norm B_S: few ranks at log(1 + 8B_W/ε) each, whatever T is"
     citation = "Covers without T (Schatten), finetti"
     assumes = (IN_SPECTRAL_NORM, f"{OUTSIDE}; it never leaves the spectral ball")
-    inside = False
 
     weight_norm: float = fields.norm(1.0)
     schatten_norm: float = fields.norm(1.0, like="weight_norm")
-    power: float = _power()
+    power: float = fields.setting(1.0, fields.real("2, 1, 0.5 or 0.25", lambda p: p in POWERS))
     resolution: float = fields.resolution()
 
     def _evaluate(self, sample: Sample) -> BoundValue:

@@ -55,7 +55,7 @@ def _kernel_measure(cases: Callable[[np.random.Generator], Cases]) -> MonteCarlo
     return MonteCarlo(
         sample=_contributions,
         exact=_kernels,
-        inputs=lambda rng: (cases(rng),),
+        inputs=cases,
         sides="Φ(x)·Φ(x') of many random heads and the closed form, on a few pairs of inputs",
     )
 

@@ -12,6 +12,7 @@ from finetti.bounds.exchangeability import SingleAttention, SingleRisk, matrix_n
 from finetti.core.errors import UnsupportedError
 from finetti.core.numbers import largest_of, smallest_of
 from finetti.kernels import RBF
+from finetti.models.model import TrainedNetwork
 from finetti.risk.minimization import as_encoded, predictions
 from finetti.risk.networks.attention_network import AttentionNetwork
 
@@ -32,9 +33,9 @@ def attention_class(network: AttentionNetwork) -> SingleAttention:
     Wᵀattn(q, K, V) = attn(q, K, VW). Refused where Theorem 5.3 has no word on the network.
     """
     if not isinstance(network, AttentionNetwork):
-        raise UnsupportedError(
-            f"Theorem 5.3 is about AttentionNetwork, and this is a {type(network).__name__}."
-        )
+        known = isinstance(network, TrainedNetwork)
+        name = network.model.name if known else type(network).__name__
+        raise UnsupportedError(f"Theorem 5.3 is about AttentionNetwork, and this is {name}.")
     if not isinstance(network.aggregation, LinearMap):
         raise UnsupportedError(
             "Theorem 5.3 covers an aggregation that is learned only where it is linear: then it is "
