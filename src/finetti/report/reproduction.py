@@ -19,7 +19,7 @@ from finetti.claims.results import (
 )
 from finetti.claims.run import ClaimResult, run_claims, shared_programs
 from finetti.core.errors import FinettiError
-from finetti.core.files import write_results
+from finetti.core.files import check_directory, write_results
 from finetti.display.card import Card, Table
 from finetti.display.formatting import format_duration
 from finetti.display.pages.run_result import RunResult
@@ -115,10 +115,10 @@ class Reproduction(RunResult):
 
     def write_page(self, directory: str | Path, command: str = "") -> Path:
         """Write results.json, report.html, and every chart; return the report."""
-        document = self.results(command)
+        document, directory = self.results(command), check_directory(directory)
         write_results(document, directory)
         page = write_report(document, directory)
-        write_figures(document, Path(directory) / "figures")
+        write_figures(document, directory / "figures")
         return page
 
     def final_sentence(self, page: Path | None = None) -> str:
