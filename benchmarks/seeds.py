@@ -7,7 +7,7 @@ Goes on where it was stopped; evidence of other code is not used.
 
 import argparse
 
-from finetti.claims import Context, load_ledger, reproduce_claims
+from finetti.claims import Context, load_ledger, run_claims
 
 
 def main() -> None:
@@ -24,11 +24,13 @@ def main() -> None:
     red: dict[str, list[str]] = {claim.id: [] for claim in ledger}
     with open_executor(workers=given.workers) as executor:
         for seed in seeds:
-            found = reproduce_claims(
+            found = run_claims(
                 ledger,
                 Context(seed=seed),
                 store=given.store,
-                run=lambda study: study.run(executor, describe=lambda params: params["entry"]),
+                run=lambda study, plan: study.run(
+                    executor, plan=plan, describe=lambda params: params["entry"]
+                ),
             )
             for result in found:
                 if not result.as_expected:

@@ -31,9 +31,9 @@ WHOLE = {  # counts, widths and depths
     "claims/exchangeability/residual_capacity.py": ("max(network.dimension,", "max((4 + heads) "),
     "claims/random_features/interpolation_norms.py": ("max(r, s)",),
     "claims/sparse_variables/learned_positions.py": ("max(steps,",),
-    "cli/bound.py": ("max(len(",),
+    "cli/commands/bound_command.py": ("max(len(",),
     "estimators/constrained_attention.py": ("max(each.n_iter ",),
-    "probe/findings.py": ("max(length ",),
+    "probe/probe_result.py": ("max(length ",),
 }
 SETTINGS = {  # limits of charts, of memory and of searches, no results
     "audit/changes.py": ("max(ROUNDING[",),

@@ -39,7 +39,7 @@ def test_what_users_import_has_a_name_of_its_own():
     places = defined(ast.ClassDef, ast.FunctionDef)
     exported = defaultdict(list)
     for stub in sorted(ROOT.rglob("__init__.pyi")):
-        if stub.parent == TWINS:
+        if stub.parent in (TWINS, ROOT):  # the front door has names of its rooms
             continue
         for node in ast.parse(stub.read_text()).body:
             if isinstance(node, ast.ImportFrom):

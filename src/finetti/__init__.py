@@ -1,6 +1,9 @@
 """Finetti: the statistics of attention.
 
-Importing this package loads nothing heavy; a room, and with it JAX, is loaded when first used.
+Importing this package loads nothing heavy: a subpackage, and with it JAX, is loaded when first
+used. There is one function for each command: `run_probe`, `decompose_risk`, `measure_coherence`,
+`audit_checkpoint`, `evaluate_bound`, `compile_rule`, `reproduce_claims`, `run_study`. Each returns
+an object that prints itself, and has `to_dict`, `page` and `write_page`.
 """
 
 import os

@@ -16,4 +16,13 @@ from . import risk as risk
 from . import studies as studies
 from . import torch as torch
 from . import training as training
+from .audit import audit_checkpoint as audit_checkpoint
+from .boolean import compile_rule as compile_rule
+from .bounds import evaluate_bound as evaluate_bound
+from .claims import load_ledger as load_ledger
+from .coherence import measure_coherence as measure_coherence
 from .core.program_cache import enable_cache as enable_cache
+from .probe import run_probe as run_probe
+from .report import reproduce_claims as reproduce_claims
+from .risk import decompose_risk as decompose_risk
+from .studies import run_study as run_study

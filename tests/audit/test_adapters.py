@@ -7,7 +7,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import checkpoints as make
-from finetti.audit import apply_adapter, audit_checkpoint, compare_checkpoints, open_checkpoint
+from finetti.audit import apply_adapter, compare_checkpoints, measure_checkpoint, open_checkpoint
 from finetti.core.errors import InputError
 
 RANK, ALPHA = 2, 6
@@ -73,7 +73,9 @@ def numbers(node):
 
 def test_the_adapter_is_the_merged_network(case):
     base, whole, tuned = case
-    one, other = (audit_checkpoint(each).to_dict() for each in (apply_adapter(tuned, base), whole))
+    one, other = (
+        measure_checkpoint(each).to_dict() for each in (apply_adapter(tuned, base), whole)
+    )
     np.testing.assert_allclose(numbers(one["layers"]), numbers(other["layers"]), rtol=1e-10)
     assert one["read"] == other["read"]
     by_factors, by_entries = compare_checkpoints(tuned, base), compare_checkpoints(whole, base)
@@ -155,7 +157,7 @@ def test_biases_and_heads_that_are_saved_whole(tmp_path):
     bias, head = "bert.encoder.layer.0.output.dense.bias", "classifier.weight"
     more = {f"base_model.model.{bias}": np.ones(8), f"base_model.model.{head}": np.ones((2, 8))}
     path, arrays = bert(tmp_path, more=more)
-    found = audit_checkpoint(apply_adapter(path, arrays), heads=4)
+    found = measure_checkpoint(apply_adapter(path, arrays), heads=4)
     assert found.layers[0].vectors["feed_out_bias"] == pytest.approx(np.sqrt(8))
     assert head in found.skipped
 
@@ -164,7 +166,7 @@ def test_a_matrix_outside_the_layers_is_added(tmp_path):
     arrays = make.synthetic("gpt2")[0] | {"lm_head.weight": np.ones((20, 8))}
     path = adapter(tmp_path / "adapter", factors(arrays, ["lm_head"], False, seed=0))
     inner, outer = factors(arrays, ["lm_head"], False, seed=0)["lm_head"]
-    found = audit_checkpoint(apply_adapter(path, arrays), heads=4)
+    found = measure_checkpoint(apply_adapter(path, arrays), heads=4)
     size = np.linalg.norm(1 + ALPHA / RANK * outer @ inner)
     assert found.embeddings["unembedding"]["frobenius"] == pytest.approx(size)
 

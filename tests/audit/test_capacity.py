@@ -15,12 +15,12 @@ from scipy import optimize
 import checkpoints as make
 from finetti.audit import (
     Audited,
+    AuditReport,
     WeightDelta,
-    audit_checkpoint,
-    audit_page,
     block_network,
     compare_checkpoints,
     measure_capacity,
+    measure_checkpoint,
     measure_matrix,
     moved_weights,
     tuned_network,
@@ -34,7 +34,6 @@ from finetti.core.errors import UnsupportedError
 
 OWN = ("parameter count", "count", "Maurey", "Schatten", "smallest")
 GELU, SILU = 1.128905, 1.099840
-PROVENANCE = {"finetti": "", "numpy": "", "python": "", "platform": ""}
 
 
 def spectral(matrix):
@@ -46,7 +45,7 @@ def audited(family, **options):
     heads = {"heads": make.HEADS}
     if "num_key_value_heads" in config:
         heads["kv_heads"] = config["num_key_value_heads"]
-    return arrays, audit_checkpoint(arrays, **heads)
+    return arrays, measure_checkpoint(arrays, **heads)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +57,7 @@ def bert():
     arrays["bert.embeddings.position_embeddings.weight"] = rng.normal(size=(7, make.WIDTH))
     arrays["bert.embeddings.LayerNorm.weight"] = rng.normal(size=make.WIDTH)
     arrays["bert.embeddings.LayerNorm.bias"] = rng.normal(size=make.WIDTH)
-    return arrays, audit_checkpoint(arrays, heads=make.HEADS)
+    return arrays, measure_checkpoint(arrays, heads=make.HEADS)
 
 
 @pytest.fixture(scope="module")
@@ -194,7 +193,7 @@ def test_log_n_is_that_of_the_best_allocation_by_hand():
 
     least = optimize.minimize(log_n, np.log(counts / counts.sum()), tol=1e-12).fun
     planted = planted_layer(width, *(radii[:2] * (1 - 1e-7)))
-    capacity = measure_capacity(audit_checkpoint(planted, heads=1), input_norm=rho)
+    capacity = measure_capacity(measure_checkpoint(planted, heads=1), input_norm=rho)
     row = capacity.row("count")
     assert 1 - 1e-9 <= row.covering.value / least <= 1.005
     kappa = math.pi**2 / 3 - 1
@@ -302,7 +301,7 @@ def everything(passage):
 
 def test_fused_is_separate():
     arrays = make.synthetic("gpt2")[0]
-    fused = audit_checkpoint(arrays, heads=4)
+    fused = measure_checkpoint(arrays, heads=4)
     prefix = "transformer.h."
     mapping = {"attn.c_proj": "attention.output.dense", "mlp.c_fc": "intermediate.dense"}
     mapping |= {"mlp.c_proj": "output.dense", "ln_1": "attention.output.LayerNorm"}
@@ -317,7 +316,7 @@ def test_fused_is_separate():
                 separate[f"bert.encoder.layer.{n}.{own}.{kind}"] = part
         else:
             separate[f"bert.encoder.layer.{n}.{mapping[role]}.{kind}"] = turned
-    other = audit_checkpoint(separate, heads=4)
+    other = measure_checkpoint(separate, heads=4)
     other = replace(other, design=fused.design)  # the same blocks
     one, two = (block_network(each).propagate_tokens(Sample(1, 1)) for each in (fused, other))
     assert [part.name for part in one.parts] == [part.name for part in two.parts]
@@ -329,7 +328,7 @@ def test_shared_layers_cost_once_and_carry_every_time(tmp_path):
     counts = {}
     for times in (1, 3):
         path = make.write(tmp_path / str(times), arrays, config | {"num_hidden_layers": times})
-        passage = block_network(audit_checkpoint(path)).propagate_tokens(Sample(1, 1))
+        passage = block_network(measure_checkpoint(path)).propagate_tokens(Sample(1, 1))
         counts[times] = len(passage.parts), passage.log_lipschitz
     assert counts[1][0] == counts[3][0]
     assert counts[3][1] > 2 * counts[1][1]
@@ -353,7 +352,7 @@ def test_what_the_chain_does_not_cover_is_refused_by_name(tmp_path):
         ({"layer_norm_eps": 0}, "epsilon"),
     ):
         path = make.write(tmp_path / words[-3:], arrays, config | more)
-        audit = audit_checkpoint(path)
+        audit = measure_checkpoint(path)
         found = measure_capacity(audit)
         assert found.best is None
         assert all(words in row.refused for row in found.rows)
@@ -376,7 +375,7 @@ def test_what_the_chain_does_not_cover_is_refused_by_name(tmp_path):
 )
 def test_families_that_the_layout_was_not_written_for_are_refused(family, model_type, tmp_path):
     arrays, config, planted = make.synthetic(family)
-    audit = audit_checkpoint(make.write(tmp_path, arrays, config | {"model_type": model_type}))
+    audit = measure_checkpoint(make.write(tmp_path, arrays, config | {"model_type": model_type}))
     found = measure_capacity(audit, base=audit)
     words = f"the layout {family} was not written for the model_type '{model_type}'"
     assert all(words in row.refused for row in found.rows)
@@ -388,7 +387,7 @@ def test_families_that_the_layout_was_not_written_for_are_refused(family, model_
 def test_families_that_the_layout_was_written_for_have_values(model_type, tmp_path):
     arrays, config, _ = make.synthetic("llama")
     path = make.write(tmp_path, arrays, config | {"model_type": model_type})
-    assert audit_checkpoint(path).design.refused == ""
+    assert measure_checkpoint(path).design.refused == ""
 
 
 def test_a_map_says_for_which_families_it_is(tmp_path):
@@ -399,7 +398,7 @@ def test_a_map_says_for_which_families_it_is(tmp_path):
     table = tmp_path / "own.toml"
     for said, is_known in (('"mistral"', False), ('"twin"', True), ("", True)):
         table.write_text(re.sub("(?m)^model_types.*", f"model_types = [{said}]", text))
-        assert (audit_checkpoint(path, layouts=table).design.refused == "") is is_known
+        assert (measure_checkpoint(path, layouts=table).design.refused == "") is is_known
 
 
 @pytest.mark.parametrize("has_config", [True, False])
@@ -407,11 +406,11 @@ def test_weights_inside_a_layer_that_were_not_read_are_refused(has_config, tmp_p
     arrays, config, _ = make.synthetic("llama")
     harmless = {"model.layers.0.self_attn.rotary_emb.inv_freq": np.ones(2, np.float32)}
     path = make.write(tmp_path / "known", arrays | harmless, config if has_config else None)
-    assert audit_checkpoint(path, heads=make.HEADS).design.refused == ""
+    assert measure_checkpoint(path, heads=make.HEADS).design.refused == ""
     names = [f"model.layers.{n}.self_attn.{each}_norm.weight" for n in (0, 1) for each in "kq"]
     more = {name: np.ones(make.HEAD_WIDTH, np.float32) for name in names}
     path = make.write(tmp_path / "new", arrays | more, config if has_config else None)
-    audit = audit_checkpoint(path, heads=make.HEADS)
+    audit = measure_checkpoint(path, heads=make.HEADS)
     found = measure_capacity(audit)
     assert all(f"{names[0]} and 3 more" in row.refused for row in found.rows)
     assert set(audit.skipped) == set(names)
@@ -430,11 +429,11 @@ norms = ["norm1.{kind}"]
 """
     table = tmp_path / "own.toml"
     table.write_text(text)
-    audit = audit_checkpoint(arrays, heads=4, layouts=table)
+    audit = measure_checkpoint(arrays, heads=4, layouts=table)
     with pytest.raises(UnsupportedError, match="give `order`"):
         block_network(audit)
     table.write_text(text + 'order = "pre"\nactivation = "relu"\nepsilon = 1e-5\n')
-    audit = audit_checkpoint(arrays, heads=4, layouts=table)
+    audit = measure_checkpoint(arrays, heads=4, layouts=table)
     assert (audit.design.order, audit.design.assumed) == ("pre", ())
     assert block_network(audit).propagate_tokens(Sample(1, 1)).log_lipschitz > 0
     for line, words in (
@@ -444,7 +443,7 @@ norms = ["norm1.{kind}"]
     ):
         table.write_text(text + line)
         with pytest.raises(ValueError, match=words):
-            audit_checkpoint(arrays, heads=4, layouts=table)
+            measure_checkpoint(arrays, heads=4, layouts=table)
 
 
 def test_huge_products_stay_in_log_space():
@@ -557,7 +556,7 @@ def test_the_capacity_of_a_low_rank_step_by_hand(bert):
 def test_no_norm_before_training_is_rounded_down():
     """With one head the parts of a matrix are all of it, and nothing is to spare."""
     arrays = make.synthetic("bert", layers=1)[0]
-    heads = tuned_network(audit_checkpoint(arrays, heads=1), {}).pieces[0].piece
+    heads = tuned_network(measure_checkpoint(arrays, heads=1), {}).pieces[0].piece
     for role in ("query", "key", "value"):
         matrix = arrays[f"bert.encoder.layer.0.attention.self.{role}.weight"]
         assert spectral(matrix) <= getattr(heads, role).norm <= spectral(matrix) * (1 + 1e-11)
@@ -568,7 +567,7 @@ def test_the_page_shows_the_spectrum_of_every_kind_of_matrix(family):
     """A gated network has one more than the others; W_O is in W_VW_O."""
     _, audit = audited(family)
     found = measure_capacity(audit)
-    page = audit_page([Audited(audit, found)], {"command": "", "provenance": PROVENANCE})
+    page = AuditReport((Audited(audit, found),)).page()
     (spectra,) = (section for section in page.sections if section.title == "Spectra")
     charts = [chart for figure in spectra.figures for chart in figure.chart["hconcat"]]
     titles = [json.dumps(chart["title"], ensure_ascii=False) for chart in charts]
@@ -582,9 +581,8 @@ def test_the_page_shows_the_spectrum_of_every_kind_of_matrix(family):
 def test_zeros_are_numbers_too(zeros):
     arrays = make.synthetic("bert", layers=1)[0]
     made = {name: 0 * array if zeros in name else array for name, array in arrays.items()}
-    found = measure_capacity(audit_checkpoint(made, heads=make.HEADS))
+    found = measure_capacity(measure_checkpoint(made, heads=make.HEADS))
     json.dumps(found.to_dict(), allow_nan=False)
-    document = {"command": "", "provenance": PROVENANCE}
-    page = audit_page([Audited(audit_checkpoint(made, heads=make.HEADS), found)], document)
+    page = AuditReport((Audited(measure_checkpoint(made, heads=make.HEADS), found),)).page()
     assert any(section.title == "How many samples" for section in page.sections)
     assert str(found)

@@ -10,10 +10,10 @@ from safetensors.numpy import load_file
 import checkpoints as make
 from checkpoints import MINILM, TUNED, needs_checkpoints
 from finetti.audit import (
-    audit_checkpoint,
     compare_checkpoints,
     leading_angle,
     measure_capacity,
+    measure_checkpoint,
 )
 from finetti.audit.page import _moved
 from finetti.core.errors import InputError
@@ -134,7 +134,7 @@ def test_a_real_fine_tuning():
 def test_the_page_has_what_moved_in_percent():
     arrays = make.synthetic("bert", layers=1)[0]
     moved = {name: np.float32(1.25) * array for name, array in arrays.items()}
-    audit = audit_checkpoint(moved, heads=make.HEADS)
+    audit = measure_checkpoint(moved, heads=make.HEADS)
     found = compare_checkpoints(moved, arrays, heads=make.HEADS)
     assert float(re.search(r"certain to (\S+) of itself", str(audit))[1]) < 1e-9
     section = _moved(found, measure_capacity(audit))

@@ -7,12 +7,12 @@ import pytest
 
 import checkpoints as make
 from finetti.audit import (
-    audit_checkpoint,
     compare_audits,
     correlate_gaps,
     edit_checkpoint,
     match_gaps,
     measure_capacity,
+    measure_checkpoint,
     rank_correlation,
     read_gaps,
 )
@@ -23,7 +23,7 @@ NAME = "bert.encoder.layer.1.intermediate.dense.weight"
 
 def audited(scale=1.0, **options):
     arrays = make.synthetic("bert", **options)[0]
-    return audit_checkpoint(arrays | {NAME: scale * arrays[NAME]}, heads=4)
+    return measure_checkpoint(arrays | {NAME: scale * arrays[NAME]}, heads=4)
 
 
 @pytest.fixture(scope="module")
@@ -173,7 +173,7 @@ def test_edits_against_plain_numpy(family, edit):
     assert set(edited.tensors) == set(expected)
     for name, array in expected.items():
         np.testing.assert_allclose(edited.tensors[name].read(), array, rtol=1e-15, err_msg=name)
-    found, before = audit_checkpoint(edited, heads=4), audit_checkpoint(arrays, heads=4)
+    found, before = measure_checkpoint(edited, heads=4), measure_checkpoint(arrays, heads=4)
     heads = [each.layers[1].heads for each in (found, before)]
     if edit.startswith("scale"):
         assert heads[0][0].query_key.spectral == pytest.approx(heads[1][0].query_key.spectral / 4)

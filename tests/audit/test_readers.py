@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import checkpoints as make
-from finetti.audit import audit_checkpoint, open_checkpoint
+from finetti.audit import measure_checkpoint, open_checkpoint
 from finetti.audit.safetensors_files import read_safetensors
 from finetti.core.errors import InputError
 
@@ -196,7 +196,7 @@ def test_stored_types_are_exact(tmp_path):
 
 def test_empty_tensors_are_allowed_where_nothing_reads_them(tmp_path):
     arrays, config, _ = make.synthetic("bert")
-    found = audit_checkpoint(make.write(tmp_path, arrays | {"buffer": np.zeros((0, 3))}, config))
+    found = measure_checkpoint(make.write(tmp_path, arrays | {"buffer": np.zeros((0, 3))}, config))
     assert "buffer" in found.skipped
 
 
@@ -231,7 +231,7 @@ def test_a_matrix_larger_than_any_memory(tmp_path):
         file.write(len(head).to_bytes(8, "little") + head)
         file.truncate(8 + len(head) + offset)  # sparse: the file takes no room
     with pytest.raises(InputError, match="at most 2147483648 are read at once"):
-        audit_checkpoint(tmp_path / "x.safetensors", heads=4)
+        measure_checkpoint(tmp_path / "x.safetensors", heads=4)
 
 
 def test_a_packed_table_is_unpacked_once(tmp_path, monkeypatch):
@@ -246,7 +246,7 @@ def test_a_packed_table_is_unpacked_once(tmp_path, monkeypatch):
         return open_member(archive, member, *rest, **more)
 
     monkeypatch.setattr(zipfile.ZipFile, "open", counted)
-    assert audit_checkpoint(tmp_path / "x.npz", heads=4).tied == ("lm_head.weight",)
+    assert measure_checkpoint(tmp_path / "x.npz", heads=4).tied == ("lm_head.weight",)
     assert opened.count("wte.weight.npy") <= 3  # its header, its norms, the comparison
 
 

@@ -7,13 +7,13 @@ import pytest
 from safetensors.numpy import load_file
 
 from checkpoints import GGUF, MINILM, PICKLED, TUNED, needs_checkpoints, needs_refused
-from finetti.audit import audit_checkpoint, measure_capacity
+from finetti.audit import measure_capacity, measure_checkpoint
 from finetti.core.errors import InputError
 
 
 @pytest.fixture(scope="module")
 def found():
-    return audit_checkpoint(MINILM)
+    return measure_checkpoint(MINILM)
 
 
 @needs_checkpoints
@@ -78,7 +78,7 @@ def test_every_enclosure_is_narrow(found):
 
 @needs_checkpoints
 def test_the_fine_tuned_one_has_the_same_layout(found):
-    tuned = audit_checkpoint(TUNED)
+    tuned = measure_checkpoint(TUNED)
     assert (tuned.layout, tuned.geometry) == (found.layout, found.geometry)
     assert tuned.read == found.read
 
@@ -95,6 +95,6 @@ def test_real_networks_of_other_kinds_are_refused_with_what_to_do(folder, words)
     weights = max(folder.iterdir(), key=lambda path: path.stat().st_size)
     for source in (folder, weights):
         with pytest.raises(InputError) as caught:
-            audit_checkpoint(source)
+            measure_checkpoint(source)
         for word in words:
             assert word in str(caught.value)

@@ -1,7 +1,7 @@
 import pytest
 
 import finetti.claims
-from finetti.claims import Ledger, reproduce_claims
+from finetti.claims import Ledger, run_claims
 from sample_claims import MEASURED
 
 
@@ -12,6 +12,6 @@ def reproduce(monkeypatch, tmp_path):
     def run(*claims, ledger=(), **options):
         monkeypatch.setattr(finetti.claims, "load_ledger", lambda: Ledger(ledger or claims))
         MEASURED.clear()
-        return reproduce_claims(claims, store=tmp_path / "evidence.sqlite", **options)
+        return run_claims(claims, store=tmp_path / "evidence.sqlite", **options)
 
     return run

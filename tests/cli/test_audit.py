@@ -5,8 +5,8 @@ import pytest
 from typer.testing import CliRunner
 
 import checkpoints as make
-from finetti.cli.interruption import AGAIN, NOTHING_KEPT
 from finetti.cli.main import app
+from finetti.cli.output import AGAIN, NOTHING_KEPT
 from finetti.studies.interruption import one_interruption
 
 
@@ -196,7 +196,9 @@ def test_checkpoints_edits_and_gaps_together(folder, tmp_path):
 
 
 def test_what_does_not_fit_is_refused_before_anything_is_measured(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("finetti.audit.audit_checkpoint", lambda *_, **__: pytest.fail("measured"))
+    monkeypatch.setattr(
+        "finetti.audit.audit_run.measure_checkpoint", lambda *_, **__: pytest.fail("measured")
+    )
     other = make.write(tmp_path / "other", *make.synthetic("gpt2")[:2]).parent
     gaps = tmp_path / "gaps.csv"
     gaps.write_text("checkpoint,gap\nmodel,0.1\nothers,0.2\n")
@@ -221,8 +223,8 @@ def test_ctrl_c_says_what_is_kept(folder, tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     for function, words in (
-        ("finetti.audit.audit_checkpoint", NOTHING_KEPT),
-        ("finetti.cli.run_pages.write_page", AGAIN),
+        ("finetti.audit.audit_run.measure_checkpoint", NOTHING_KEPT),
+        ("finetti.display.pages.run_result.RunResult.write_page", AGAIN),
     ):
         with one_interruption(), monkeypatch.context() as patch:
             patch.setattr(function, stop)

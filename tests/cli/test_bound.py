@@ -6,8 +6,8 @@ from typer.testing import CliRunner
 
 from finetti.bounds import BoundSettings, load_bounds
 from finetti.bounds import sweep as swept
+from finetti.bounds.bound_report import parse_sweep
 from finetti.bounds.sparse_variables import ProjectedLayerNorms
-from finetti.cli.bound_sweep import parse_sweep
 from finetti.cli.main import app
 from finetti.core.errors import InputError
 

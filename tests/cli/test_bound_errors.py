@@ -8,9 +8,9 @@ from typer.main import get_command
 
 from finetti.bounds import BoundSettings, Sample, build_bounds, load_bounds, sweep
 from finetti.bounds.solve import solve
-from finetti.cli.bound import OF_NORMS, option_names
+from finetti.cli.commands.bound_command import OF_NORMS
 from finetti.cli.main import app
-from finetti.cli.options import name_options
+from finetti.cli.options import name_options, option_names
 from finetti.core.errors import FinettiError
 
 REGISTRY = load_bounds()
@@ -35,7 +35,7 @@ def refused(call):
     try:
         call()
     except FinettiError as error:
-        return name_options(error, option_names(), OF_NORMS)
+        return name_options(error, option_names(COMMAND), OF_NORMS)
     return None
 
 

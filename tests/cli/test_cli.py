@@ -194,7 +194,7 @@ def test_one_surprise_is_exit_code_1(finetti_command, run):
 
 def test_debug_shows_why_a_claim_broke(finetti_command):
     result = finetti_command("reproduce", "--debug", claims=(claim("R-table", breaks),))
-    assert "Traceback" in result.stdout
+    assert "Traceback" in result.stderr
     assert result.exit_code == 1
 
 

@@ -3,8 +3,8 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from finetti.cli.interruption import NOTHING_KEPT
 from finetti.cli.main import app
+from finetti.cli.output import NOTHING_KEPT
 from finetti.studies.interruption import one_interruption
 
 MINE = """
@@ -74,7 +74,7 @@ def test_ctrl_c_says_what_is_kept(monkeypatch):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("finetti.coherence.measuring.measure_coherence", stop)
+    monkeypatch.setattr("finetti.coherence.measure_coherence", stop)
     with one_interruption():
         done = command("mesa", "--context-length", 6)
     assert done.exit_code == 130
@@ -143,7 +143,7 @@ def test_the_command_says_what_is_missing_and_takes_it(tmp_path, monkeypatch):
     done = command(*few, "--noise-variance", 0.5, "--json")
     document = json.loads(done.stdout)
     assert document["verdicts"][0]["not_measured"] == []
-    assert document["command"].endswith("--noise-variance 0.5")
+    assert document["command"].endswith("--noise-variance 0.5 --seed 0")
 
 
 def test_a_sampler_of_letters_is_told_where_to_say_how_many(tmp_path, monkeypatch):

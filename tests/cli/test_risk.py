@@ -123,7 +123,7 @@ def test_what_was_interrupted_goes_on_and_ends_with_a_page(tmp_path):
             "--option must name settings of sphere: ",
         ),
         (("--option", "noise"), "Write NAME=VALUE"),
-        (("--learning-rate", "0"), "--learning-rate must be a number > 0"),
+        (("--learning-rate", "0"), "--learning-rate should be greater than 0"),
         (("--time-limit", "0"), "time limit must be a positive number of seconds"),
         (("--workers", "2", "--cluster", "tcp://x:1"), "Give one"),
     ],

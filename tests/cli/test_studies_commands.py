@@ -316,7 +316,7 @@ def test_finished_studies_load_nothing_heavy(spec):
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "ENDED 0" in done.stdout
     loaded = set(done.stdout.splitlines()[-1].split())
-    assert "finetti.cli.run" in loaded
+    assert "finetti.cli.main" in loaded
     assert not loaded & {"jax", "pandas", "distributed", "scipy", "altair"}
 
 

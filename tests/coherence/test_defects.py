@@ -15,8 +15,8 @@ from finetti.coherence import (
     sequence_defect,
     two_step_defect,
 )
+from finetti.coherence.coherence_page import coherence_page
 from finetti.coherence.defects.defect import TOLERANCE
-from finetti.coherence.page import coherence_page
 from finetti.coherence.predictors.context_predictor import LawSampler
 from finetti.core.errors import InputError, UnsupportedError
 from finetti.latent import BetaBernoulli, LinearGaussian
@@ -382,8 +382,7 @@ def test_charts_say_the_unit_of_their_defects():
         (running, WORLD, "spread"),
     ):
         table = measure_coherence([target], world, [4], n_contexts=2, n_queries=2, n_sequences=5)
-        provenance = dict.fromkeys(("finetti", "jax", "numpy", "python", "platform"), "")
-        page = coherence_page(table, {"command": "", "provenance": provenance})
+        page = coherence_page(table)
         (section,) = (each for each in page.sections if each.title.startswith("Defects"))
         said = str(section.figures[0].chart)
         assert f"({words})" in said

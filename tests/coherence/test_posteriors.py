@@ -10,7 +10,7 @@ from finetti.coherence import (
     martingale_posterior,
     measure_coherence,
 )
-from finetti.coherence.page import coherence_page
+from finetti.coherence.coherence_page import coherence_page
 from finetti.coherence.predictors.context_predictor import LawSampler
 from finetti.core.errors import InputError
 from finetti.latent import BetaBernoulli, LinearGaussian, Pairs
@@ -125,7 +125,6 @@ def test_every_row_has_its_own_unit():
     assert table.table().columns[-1] == "distance"
     assert [row[-1].split()[-1] for row in table.table().rows] == ["nats", "probability"]
     assert [row["distance"]["unit"] for row in table.to_dict()["rows"]] == ["nats", "probability"]
-    versions = dict.fromkeys(("finetti", "jax", "numpy", "python", "platform"), "0")
-    page = coherence_page(table, {"command": "", "provenance": versions})
+    page = coherence_page(table)
     titles = [each.title for each in page.sections]
     assert titles[-2:] == ["Distance to the truth, nats", "Distance to the truth, probability"]

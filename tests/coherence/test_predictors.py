@@ -28,7 +28,7 @@ from finetti.coherence import (
     order_defect,
     two_step_defect,
 )
-from finetti.coherence.measuring import PARTS
+from finetti.coherence.coherence_experiment import PARTS
 from finetti.core.errors import FinettiError, InputError, UnsupportedError
 from finetti.estimators import ConditionalMeanRegressor
 from finetti.kernels import RBF

@@ -91,6 +91,7 @@ def misspelled(key, token_dim):
 """
 TORCH = """
 import torch
+from finetti.torch import Attention
 class Torch(torch.nn.Module):
     def __init__(self, out_dimension=2):
         super().__init__()
@@ -99,6 +100,16 @@ class Torch(torch.nn.Module):
         mean = sum(x.float().mean(dim=tuple(range(1, x.ndim))) for x in inputs)
         return self.dropout(self.linear(mean[:, None]))
 torch_one = lambda: Torch(1)
+class TorchAttention(torch.nn.Module):
+    def __init__(self, out_dimension=2):
+        super().__init__()
+        self.attention = Attention(4, 2, batch_first=True)
+        self.linear = torch.nn.Linear(4, out_dimension)
+    def forward(self, first, *rest):
+        numbers = first.to(self.linear.weight.dtype).reshape(len(first), -1, 1)
+        tokens = numbers * torch.arange(1, 5)
+        return self.linear(self.attention(tokens, tokens, tokens)[0].mean(1))
+torch_attention_one = lambda: TorchAttention(1)
 def norm(out_dimension=2):
     return torch.nn.BatchNorm1d(out_dimension)
 class Mean(torch.nn.Module):
@@ -117,6 +128,7 @@ FORMS = {
     "nnx": ("Nnx", "nnx_one", None, None, None),
     "pair": ("pair", "pair_one", None, None, None),
     "torch": ("Torch", "torch_one", None, None, None),
+    "torch-attention": ("TorchAttention", "torch_attention_one", None, None, None),
     "classifier": ("classifier", "classifier", None, REFUSED, None),
     "regressor": ("regressor", "regressor", None, REFUSED, None),
     "function": ("function", "function", "cannot be loaded", "cannot be loaded", None),
@@ -167,7 +179,7 @@ def refuses(words, run, name):
 @pytest.mark.parametrize("form", FORMS)
 def test_probe(form):
     name, _, words, _, _ = FORMS[form]
-    if form == "torch":
+    if form.startswith("torch"):
         pytest.importorskip("torch")
     if words is not None:
         refuses(words, probe, name)
@@ -182,7 +194,7 @@ def test_probe(form):
 @pytest.mark.parametrize("form", FORMS)
 def test_risk(form):
     name, _, _, words, _ = FORMS[form]
-    if form == "torch":
+    if form.startswith("torch"):
         pytest.importorskip("torch")
     if words is not None:
         refuses(words, risk, name)
@@ -199,7 +211,7 @@ def test_risk(form):
 @pytest.mark.parametrize("form", FORMS)
 def test_coherence(form):
     _, name, _, _, _ = FORMS[form]
-    if form == "torch":
+    if form.startswith("torch"):
         pytest.importorskip("torch")
     target = load_predictor(reference(name))
     assert target.name == reference(name)

@@ -144,9 +144,9 @@ def test_impatience_changes_nothing(spec, gate, started, options):
 # Interrupted in the middle of a trial, and again when the run has ended and its command goes on.
 TWICE = """
 import contextlib, os, signal, sys
-from finetti.cli import main, studies
+from finetti.cli import main, output
 
-real = studies.private_stdout
+real = output.private_stdout
 
 @contextlib.contextmanager
 def interrupted_at_its_end():
@@ -156,7 +156,7 @@ def interrupted_at_its_end():
         finally:
             os.kill(os.getpid(), signal.SIGINT)
 
-studies.private_stdout = interrupted_at_its_end
+output.private_stdout = interrupted_at_its_end
 main.main()
 """
 

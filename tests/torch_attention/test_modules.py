@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from finetti.core.errors import InputError, UnsupportedError  # noqa: E402
-from finetti.torch import Attention, Exponential, Polynomial  # noqa: E402
+from finetti.torch import RBF, Attention, Exponential, Matern, Polynomial  # noqa: E402
 
 MEMBERS = ["cme", "softmax", "kernel", "local_linear", "linear", "delta_rule"]
 members = pytest.mark.parametrize("member", MEMBERS)
@@ -155,6 +155,16 @@ def test_is_built_without_numbers_and_loaded_afterwards():
     loaded.load_state_dict(attention.state_dict())
     wanted = attention(given, given, given)[0]
     torch.testing.assert_close(loaded(given, given, given)[0], wanted, atol=0, rtol=0)
+
+
+def test_print_shows_ridges_and_parameters_of_kernels():
+    kernel = 0.5 * Matern(1.5, torch.tensor([1.0, 2.0])) + Polynomial(2, bias=0)
+    shown = str(layer(kernel=kernel, ridge=0.25))
+    assert "attention='cme', ridge=[0.25, 0.25]" in shown
+    for words in ("constant=0.5", "Matern(nu=1.5, lengthscale=[1, 2])", "degree=2, factor=1)"):
+        assert words in shown
+    assert "lengthscale=[1, 1, 1, 1, …]" in str(RBF(torch.ones(5, 1, 1)))
+    assert "lengthscale=(shape (2,))" in str(RBF(torch.ones(2)).to("meta"))
 
 
 def test_refusals():

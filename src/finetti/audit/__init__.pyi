@@ -5,7 +5,9 @@ from .adapters import AdaptedCheckpoint as AdaptedCheckpoint
 from .adapters import apply_adapter as apply_adapter
 from .adapters import open_tuned as open_tuned
 from .angles import leading_angle as leading_angle
-from .auditing import audit_checkpoint as audit_checkpoint
+from .audit_report import Audited as Audited
+from .audit_run import audit_checkpoint as audit_checkpoint
+from .auditing import measure_checkpoint as measure_checkpoint
 from .capacity import Capacity as Capacity
 from .capacity import CapacityRow as CapacityRow
 from .capacity import measure_capacity as measure_capacity
@@ -37,8 +39,7 @@ from .measures import measure_matrix as measure_matrix
 from .measures import measure_product as measure_product
 from .moved import moved_weights as moved_weights
 from .opening import open_checkpoint as open_checkpoint
-from .page import Audited as Audited
-from .page import audit_page as audit_page
+from .page import AuditReport as AuditReport
 from .proven import ProvenCheckpoint as ProvenCheckpoint
 from .proven import prove_checkpoint as prove_checkpoint
 from .rank_correlation import rank_correlation as rank_correlation

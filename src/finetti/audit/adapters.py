@@ -69,7 +69,7 @@ def apply_adapter(
 
     Args:
         adapter: a folder of PEFT's making, with ``adapter_config.json``.
-        base: the network that it belongs to, as for `audit_checkpoint`.
+        base: the network that it belongs to, as for `measure_checkpoint`.
         layouts: a TOML file with names of further families.
     """
     adapter = adapter if isinstance(adapter, LoraAdapter) else read_adapter(adapter)

@@ -24,7 +24,7 @@ WIDE = 2048
 OnProgress = Callable[[int, int, str], None]
 
 
-def audit_checkpoint(
+def measure_checkpoint(
     source: Any,
     *,
     heads: int | None = None,
@@ -47,7 +47,7 @@ def audit_checkpoint(
     >>> rng = np.random.default_rng(0)
     >>> shapes = {"in_proj_weight": (12, 4), "out_proj.weight": (4, 4)}
     >>> weights = {f"layers.0.self_attn.{k}": rng.normal(size=v) for k, v in shapes.items()}
-    >>> found = audit_checkpoint(weights, heads=2)
+    >>> found = measure_checkpoint(weights, heads=2)
     >>> found.layout, len(found.layers[0].heads), found.layers[0].heads[0].query_key.rank
     ('torch', 2, 2)
     """

@@ -277,7 +277,7 @@ def measure_capacity(
     before training, which costs the ``post_hoc`` term of each row.
 
     Args:
-        audit: of `audit_checkpoint`.
+        audit: of `measure_checkpoint`.
         context_length: T.
         n_samples: n, independent sequences.
         gap: between training and test error, for which samples are counted.

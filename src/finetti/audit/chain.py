@@ -27,7 +27,7 @@ def block_network(
     trained vector that makes a number of a token, or of a mean of tokens.
 
     Args:
-        audit: of `audit_checkpoint`.
+        audit: of `measure_checkpoint`.
         readout_norm: B_w, of that vector.
         known: which norms a class has beside the spectral ones; see `COVERS`.
     """

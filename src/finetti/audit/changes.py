@@ -112,7 +112,7 @@ def compare_checkpoints(
     """Which matrices of the layers moved since ``base``, by how much, and in how many directions.
 
     Args:
-        source, base: as for `audit_checkpoint`; both are mapped and proven, and must be alike.
+        source, base: as for `measure_checkpoint`; both are mapped and proven, and must be alike.
             Or ``source`` is a LoRA adapter (a folder): Δ is then measured by its factors.
         heads, kv_heads, layouts, on_progress: as there.
 

@@ -104,7 +104,7 @@ def compare_audits(
     """Audits in one table.
 
     Args:
-        audits: of `audit_checkpoint`, at least two.
+        audits: of `measure_checkpoint`, at least two.
         capacities: of `measure_capacity`, one for each: their log N is compared as well.
         names: what to call them; their own names if None.
     """

@@ -95,7 +95,7 @@ def edit_checkpoint(
     Audit it like any other, and compare: `compare_audits`.
 
     Args:
-        source, heads, kv_heads, layouts: as for `audit_checkpoint`.
+        source, heads, kv_heads, layouts: as for `measure_checkpoint`.
         edit: a `RescaleLayer`, `DropHead` or `ShareHeads`, or its text.
 
     >>> rng = np.random.default_rng(0)

@@ -1,13 +1,14 @@
 """The page of an audit: what bounds ask for, where capacity sits, and all that was measured."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from finetti.audit.audit_report import Audited, AuditFindings
 from finetti.audit.capacity import RESOLUTION, TUNING, Capacity, CapacityRow
 from finetti.audit.changes import CheckpointChanges
 from finetti.audit.result import TITLES, Audit
+from finetti.core.provenance import software
 from finetti.display import (
     Chart,
     Document,
@@ -20,6 +21,7 @@ from finetti.display import (
     waterfall,
 )
 from finetti.display.card import Table
+from finetti.display.pages.document import software_facts
 
 _LOG_10 = math.log(10)
 SMALL = "biases, norms"
@@ -33,36 +35,27 @@ PAGE_TEXT = (
 )
 
 
-@dataclass(frozen=True)
-class Audited:
-    """A checkpoint with all that is known of it; ``changes`` since its base, if there is one."""
-
-    audit: Audit
-    capacity: Capacity
-    changes: CheckpointChanges | None = None
-
-
-def audit_page(
-    found: Sequence[Audited], document: Mapping[str, Any], more: Sequence[Section] = ()
-) -> Document:
-    """The page; ``document`` has the command and the provenance, ``more`` are further sections."""
-    made_by = document["provenance"]
+def audit_page(report: AuditFindings, command: str = "") -> Document:
+    """The page of a report; ``command`` makes it again."""
+    found = report.found
     several = len(found) > 1
     sections = [
         section
         for number, each in enumerate(found, start=1)
         for section in checkpoint_sections(each, f"{number}-" if several else "")
     ]
-    versions = {"Finetti": "finetti", "NumPy": "numpy", "Python": "python"}
+    more = [
+        Section(title, tables=each.__card__().tables, notes=each.__card__().notes)
+        for title, each in report.comparisons.items()
+    ]
     return Document(
         headline(found[0]) if not several else f"{len(found)} checkpoints, audited",
         summary=(PAGE_TEXT, *(_said(each) for each in found)),
         sections=(*more, *sections),
-        command=document["command"],
+        command=command,
         facts=(
             *(("Checkpoint", each.audit.name) for each in found),
-            ("Versions", ", ".join(f"{name} {made_by[key]}" for name, key in versions.items())),
-            ("Machine", made_by["platform"]),
+            *software_facts(software()),
         ),
     )
 
@@ -379,3 +372,11 @@ def _counts(audit: Audit) -> Iterator[tuple[str, int]]:
         plain = ".".join("*" if part.isdigit() else part for part in name.split("."))
         found[plain] = found.get(plain, 0) + 1
     yield from found.items()
+
+
+class AuditReport(AuditFindings):
+    """Checkpoints with all that is known of them; it prints its tables and draws its page."""
+
+    def page(self, command: str = "") -> Document:
+        """The page: what bounds ask for, where capacity sits, and all that was measured."""
+        return audit_page(self, command)

@@ -43,7 +43,7 @@ def prove_checkpoint(
     kv_heads: int | None = None,
     layouts: str | Path | None = None,
 ) -> ProvenCheckpoint:
-    """All that names and shapes decide; the arguments are those of `audit_checkpoint`."""
+    """All that names and shapes decide; the arguments are those of `measure_checkpoint`."""
     checkpoint = open_checkpoint(source)
     network = map_checkpoint(checkpoint, read_layouts(layouts))
     return ProvenCheckpoint(checkpoint, network, prove(network, checkpoint.config, heads, kv_heads))

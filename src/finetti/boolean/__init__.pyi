@@ -19,6 +19,7 @@ from .functions.truth_table import TruthTable as TruthTable
 from .loading import load as load
 from .parser import RuleSyntaxError as RuleSyntaxError
 from .parser import parse as parse
+from .rule_compiler import compile_rule as compile_rule
 from .simplification import is_symmetric as is_symmetric
 from .simplification import relevant_indices as relevant_indices
 from .simplification import simplify as simplify

@@ -1,6 +1,6 @@
 """A compiled rule: weights that run, save, explain themselves, and carry their certificate."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,16 +21,17 @@ from finetti.boolean.verification import OnProgress, comparable, verify
 from finetti.boolean.words import bits_of, counted, counted_heads, short_text
 from finetti.core.errors import FinettiError, InputError, bad_argument
 from finetti.display.card import Card
-from finetti.display.displayable import Displayable
+from finetti.display.pages.run_result import RunResult
 
 if TYPE_CHECKING:
     from finetti.boolean.network.module import BooleanTransformer
+    from finetti.display import Document
 
 MAX_WRITTEN_BYTES = 2**31  # of all matrices in float64
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Compiled(Network, Displayable):
+class Compiled(Network, RunResult):
     """What `compile`, `compose` and `load` give: a Transformer that computes a rule, and that shows
     what is known of it. Its blocks read with the tokens of readers, [CLS] or one per gate."""
 
@@ -173,6 +174,28 @@ class Compiled(Network, Displayable):
         what, bits = short_text(self.rule, 60), counted(self.context_length, "bit")
         network = f"{counted_heads(self.heads_per_block)}, width {self.width}"
         return f"<{type(self).__name__} of {what!r} over {bits}: {network}>"
+
+    @property
+    def headline(self) -> str:
+        """The rule and its verdict, in one line."""
+        return self.__card__().title
+
+    @property
+    def as_expected(self) -> bool:
+        """Whether the certificate holds."""
+        return self.certificate.holds
+
+    def to_dict(self) -> dict[str, Any]:
+        """The certificate as plain data for JSON."""
+        return self.certificate.to_dict()
+
+    def page(self, command: str = "") -> "Document":
+        """The certificate, and what the readers attend to."""
+        from finetti.display.pages.document import Figure, Section
+
+        found = super().page(command)
+        figure = Figure(self.explain().chart, name="attention")
+        return replace(found, sections=(*found.sections, Section("Attention", figures=(figure,))))
 
     def __card__(self) -> Card:
         return self.certificate.__card__()

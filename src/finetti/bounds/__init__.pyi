@@ -1,4 +1,6 @@
 from .bound import Bound as Bound
+from .bound_report import BoundReport as BoundReport
+from .bound_report import evaluate_bound as evaluate_bound
 from .covering.composition import allocate as allocate
 from .covering.radius_grid import GridRadius as GridRadius
 from .covering.radius_grid import RadiusGrid as RadiusGrid

@@ -22,7 +22,7 @@ from .results import results_document as results_document
 from .run import ClaimResult as ClaimResult
 from .run import ControlResult as ControlResult
 from .run import claims_study as claims_study
-from .run import reproduce_claims as reproduce_claims
 from .run import run_claim as run_claim
+from .run import run_claims as run_claims
 from .run import run_control as run_control
 from .run import turns_red as turns_red

@@ -203,7 +203,7 @@ def measure(claim: Claim, context: Context, form: str = DERIVED) -> Evidence:
 def run_claim(claim: Claim, context: Context) -> ClaimResult:
     """Run one claim here and now. An exception is a result too; Ctrl-C is not, and goes through.
 
-    A claim that rests on others is told by `finetti.claims.reproduce_claims`.
+    A claim that rests on others is told by `finetti.claims.run_claims`.
     """
     start, evidence, error = time.perf_counter(), None, None
     if claim.rests_on:
@@ -307,13 +307,15 @@ def claims_study(
     )
 
 
-def reproduce_claims(
+def run_claims(
     claims: Iterable[Claim],
     context: Context | None = None,
     *,
     store: str | Path,
     controls: bool = False,
-    run: Callable[[Study], Any] = lambda study: study.run("inline", retry_failed=True, quiet=True),
+    run: Callable[[Study, StudyPlan], Any] = lambda study, plan: study.run(
+        "inline", plan=plan, retry_failed=True, quiet=True
+    ),
 ) -> list[ClaimResult]:
     """Run what has no evidence yet, and what became of each claim, as far as it was run.
 
@@ -322,7 +324,7 @@ def reproduce_claims(
         context: scale and seed.
         store: the file that keeps the evidence.
         controls: also run the wrong versions of each claim.
-        run: runs the study; here, one after another, unless given.
+        run: runs the study by its plan; here, one after another, unless given.
     """
     claims, context = tuple(claims), context or Context()
     ledger = importlib.import_module("finetti.claims").load_ledger()
@@ -332,7 +334,7 @@ def reproduce_claims(
     study = claims_study((*claims, *others), context, store, controls)
     plan = study.plan
     before = _finished(study, plan)
-    run(study)
+    run(study, plan)
     found = _finished(study, plan)
 
     def result(claim: Claim, entry: str) -> ClaimResult | None:

@@ -8,23 +8,19 @@ import typer
 from typer.core import TyperGroup
 
 from finetti._version import __version__
-from finetti.cli.audit import audit
-from finetti.cli.bound import bound
-from finetti.cli.claims import claims
-from finetti.cli.coherence import coherence
-from finetti.cli.compile import compile_rule
-from finetti.cli.console import say
-from finetti.cli.export import export
-from finetti.cli.interruption import AGAIN, ends_with
-from finetti.cli.merge import merge
+from finetti.cli.commands.audit_command import audit
+from finetti.cli.commands.bound_command import bound
+from finetti.cli.commands.claims_command import claims
+from finetti.cli.commands.coherence_command import coherence
+from finetti.cli.commands.compile_command import compile_command
+from finetti.cli.commands.probe_command import probe
+from finetti.cli.commands.reproduce_command import reproduce
+from finetti.cli.commands.risk_command import risk
+from finetti.cli.commands.study_command import export, merge, run, status
+from finetti.cli.commands.view_command import view
 from finetti.cli.options import DEBUG, Debug
+from finetti.cli.output import AGAIN, ends_with, say, tell
 from finetti.cli.pipes import forgive_closed_pipes, told_if_unwritten
-from finetti.cli.probe import probe
-from finetti.cli.reproduce import reproduce
-from finetti.cli.risk import risk
-from finetti.cli.run import run
-from finetti.cli.status import status
-from finetti.cli.view import view
 from finetti.core.errors import FinettiError
 from finetti.core.garbage import collect_rarely
 from finetti.studies.interruption import end_with_first_interruption
@@ -40,8 +36,8 @@ class Commands(TyperGroup):
                 return super().invoke(ctx)
         except FinettiError as error:
             if ctx.meta.get(DEBUG):
-                say(traceback.format_exc(), err=True)
-            say(f"Error: {' '.join(str(error).split())}", err=True)
+                tell(traceback.format_exc())
+            tell(f"Error: {' '.join(str(error).split())}")
             raise typer.Exit(2) from error
 
 
@@ -78,7 +74,7 @@ app.command("audit")(audit)
 app.command("bound")(bound)
 app.command("claims")(claims)
 app.command("coherence")(coherence)
-app.command("compile")(compile_rule)
+app.command("compile")(compile_command)
 app.command("export")(export)
 app.command("merge")(merge)
 app.command("probe")(probe)

@@ -1,16 +1,20 @@
 """Options that commands share, so that they read and work the same everywhere."""
 
+import json
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from finetti.core.errors import FinettiError, InputError, UnsupportedError
 
 DEBUG = "finetti.debug"
-INTERRUPTED = 130  # the exit code after Ctrl-C
+# How a run was made, and not what it found.
+NOT_IN_COMMAND = ("workers", "cluster", "dry_run", "as_json", "quiet", "debug", "retry_failed")
 
 
 def _remember_debug(context: typer.Context, value: bool) -> bool:
@@ -31,6 +35,43 @@ Json = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the summary.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Random seed.")]
+PageFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--out", metavar="DIR", help="Directory for results.json, the HTML page, and its charts."
+    ),
+]
+RunFolder = Annotated[
+    Path,
+    typer.Option("--out", metavar="DIR", help="Directory for the HTML page, results, and trials."),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Only count the trials and estimate the time.")
+]
+RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Rerun failed trials.")]
+Workers = Annotated[
+    int | None, typer.Option("--workers", min=1, help="Number of worker processes on this machine.")
+]
+AllCores = Annotated[
+    int | None,
+    typer.Option("--workers", min=1, help="Number of worker processes; one per core by default."),
+]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="ADDRESS",
+        help="Dask scheduler: tcp://HOST:PORT, or a scheduler.json file.",
+    ),
+]
+TimeLimit = Annotated[
+    float | None,
+    typer.Option("--time-limit", metavar="S", help="Time limit per trial, in seconds."),
+]
+MemoryLimit = Annotated[
+    float | None,
+    typer.Option("--memory-limit", metavar="GB", help="Memory limit per worker, in gigabytes."),
+]
 
 
 def whole_numbers(text: str, option: str) -> list[int]:
@@ -65,13 +106,57 @@ def whole_numbers(text: str, option: str) -> list[int]:
     return sorted(numbers)
 
 
+def named_value(text: str) -> tuple[str, Any]:
+    """A setting from NAME=VALUE; values are numbers, lists or words.
+
+    >>> named_value("width=32"), named_value("paper.dropout=none")
+    (('width', 32), ('paper.dropout', 'none'))
+    """
+    name, equals, value = text.partition("=")
+    if not (equals and name):
+        raise InputError(f"--option {text} cannot be read. Write NAME=VALUE, for example width=32.")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value  # a word
+
+
+def command_line(context: typer.Context, **given: Any) -> str:
+    """What runs this command again, with all defaults; ``given`` replaces parameters by name."""
+    words = ["finetti", context.info_name or ""]
+    values = {**context.params, **given}
+    for parameter in context.command.params:
+        value = values.get(parameter.name or "")
+        if parameter.name in NOT_IN_COMMAND or value is None or value is False:
+            continue
+        for each in value if isinstance(value, list | tuple) else [value]:
+            option = [parameter.opts[0]] if parameter.opts[0].startswith("-") else []
+            words += option if each is True else [*option, str(each)]
+    return shlex.join(words)
+
+
 @contextmanager
-def options_named(options: Mapping[str, str], others: str = "") -> Iterator[None]:
-    """Errors name arguments and parameters as the command line does; see `name_options`."""
+def options_named(context: typer.Context, others: str = "", **further: str) -> Iterator[None]:
+    """Errors name Python's arguments as the command line does; see `name_options`.
+
+    An option is known by the name of its parameter and by its own, in Python's spelling; there may
+    be ``further`` names.
+    """
     try:
         yield
     except (InputError, UnsupportedError) as error:
-        raise InputError(name_options(error, options, others)) from error
+        names = option_names(context.command) | further
+        raise InputError(name_options(error, names, others)) from error
+
+
+def option_names(command: Any) -> dict[str, str]:
+    """The options of a command by the names that Python has for them."""
+    names: dict[str, str] = {}
+    for parameter in command.params:
+        option = parameter.opts[0]
+        if option.startswith("--"):
+            names |= {option[2:].replace("-", "_"): option, parameter.name: option}
+    return names
 
 
 def name_options(error: FinettiError, options: Mapping[str, str], others: str = "") -> str:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, TextIO
 
-from finetti.cli.console import say
+from finetti.cli.output import tell
 
 
 class PatientFile(io.FileIO):
@@ -62,5 +62,5 @@ def told_if_unwritten() -> Iterator[None]:
         if raw.refused is None:
             raise
         why = raw.refused.strerror
-        say(f"Error: The output cannot be written: {why}. Send it to another place.", err=True)
+        tell(f"Error: The output cannot be written: {why}. Send it to another place.")
         sys.exit(2)

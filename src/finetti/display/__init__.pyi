@@ -16,6 +16,7 @@ from .notebook import to_html as to_html
 from .pages.document import Document as Document
 from .pages.document import Figure as Figure
 from .pages.document import Section as Section
+from .pages.run_result import RunResult as RunResult
 from .progress import Progress as Progress
 from .progress import progress_bar as progress_bar
 from .terminal import to_text as to_text

@@ -15,6 +15,7 @@ from finetti.models.model import Model
 from finetti.studies.source_code import (
     PACKAGE,
     SourceSnapshot,
+    defined_names,
     find_source,
     installed_versions,
     load_object,
@@ -109,6 +110,13 @@ def find_model(
 ) -> SourceSnapshot:
     """The source of a model and its fingerprint, without running any of it."""
     if reference not in builtin and ":" not in reference:
+        path = Path(directory, reference)
+        if path.suffix == ".py" and path.is_file():
+            own = defined_names(path.read_text(encoding="utf-8"))
+            raise InputError(
+                f"The {noun} {reference} is a file. Say what to take from it, as in "
+                f"{reference}:{[*own, 'Name'][0]}. It defines {', '.join(own) or 'nothing'}."
+            )
         raise InputError(
             f"Unknown {noun} {reference!r}. Choose one of {', '.join(builtin)}, or pass your own "
             "as package.module:Name or ./file.py:Name."

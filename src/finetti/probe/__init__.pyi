@@ -13,13 +13,13 @@ from .analysis.transitions import transition_times as transition_times
 from .charts import critical_chart as critical_chart
 from .charts import success_chart as success_chart
 from .charts import training_chart as training_chart
-from .experiment import Experiment as Experiment
-from .findings import Findings as Findings
 from .learners.learner import FitLearner as FitLearner
 from .learners.learner import NetworkLearner as NetworkLearner
 from .learners.learner_names import load_learner as load_learner
 from .learners.paper_transformer import TransformerLearner as TransformerLearner
-from .page import probe_page as probe_page
+from .probe_experiment import ProbeExperiment as ProbeExperiment
+from .probe_page import ProbeResult as ProbeResult
+from .probe_run import run_probe as run_probe
 from .probe_trial import ProbeParameters as ProbeParameters
 from .probe_trial import ProbeTrial as ProbeTrial
 from .search.search_design import SearchDesign as SearchDesign

@@ -1,9 +1,6 @@
 from .excess_risk import Estimate as Estimate
 from .excess_risk import ExcessRisk as ExcessRisk
 from .excess_risk import decompose as decompose
-from .experiment import RiskExperiment as RiskExperiment
-from .findings import RiskFindings as RiskFindings
-from .findings import RiskPoint as RiskPoint
 from .minimization import RiskMinimum as RiskMinimum
 from .minimization import empirical_risk as empirical_risk
 from .minimization import minimize_risk as minimize_risk
@@ -12,12 +9,15 @@ from .minimization import predictions as predictions
 from .minimization import squared_loss as squared_loss
 from .networks.attention_network import AttentionNetwork as AttentionNetwork
 from .networks.weight_limits import NormLimits as NormLimits
-from .page import risk_page as risk_page
 from .pretraining.masked_pretraining import Pretrained as Pretrained
 from .pretraining.masked_pretraining import measure_transfer as measure_transfer
 from .pretraining.masked_pretraining import pretrain as pretrain
 from .pretraining.transfer_report import TransferReport as TransferReport
 from .pretraining.transfer_report import transfer_report as transfer_report
+from .risk_experiment import RiskExperiment as RiskExperiment
+from .risk_page import RiskResult as RiskResult
+from .risk_result import RiskPoint as RiskPoint
+from .risk_run import decompose_risk as decompose_risk
 from .risk_trial import RiskParameters as RiskParameters
 from .risk_trial import RiskTrial as RiskTrial
 from .theorems.approximation_bound import ApproximationError as ApproximationError

@@ -1,10 +1,13 @@
 from .executors.local_executor import open_executor as open_executor
 from .executors.resource_limits import Limits as Limits
+from .experiment import Experiment as Experiment
+from .experiment import ExperimentResult as ExperimentResult
 from .spec import StudySpec as StudySpec
 from .store.merging import Merged as Merged
 from .store.merging import merge_stores as merge_stores
 from .store.store_errors import DamagedStoreError as DamagedStoreError
 from .study import Study as Study
+from .study import run_study as run_study
 from .study_status import RunSummary as RunSummary
 from .study_status import StudyInterrupted as StudyInterrupted
 from .study_status import StudyStatus as StudyStatus

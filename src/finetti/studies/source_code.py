@@ -5,6 +5,7 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import inspect
 import operator
 import os
 import site
@@ -297,15 +298,30 @@ def load_object(source: SourceSnapshot, argument: str = "kind") -> Any:
         try:
             return operator.attrgetter(name)(module)
         except AttributeError as error:
-            own = [
-                each
-                for each, value in vars(module).items()
-                if callable(value) and getattr(value, "__module__", None) == module.__name__
-            ]
+            try:
+                own = defined_names(inspect.getsource(module))
+            except (OSError, TypeError):  # a module without a source in Python
+                own = [each for each in vars(module) if not each.startswith("_")]
             raise InputError(
                 f"The {argument} {source.reference!r} was not found: {place} has no {name!r}. "
-                f"It defines {', '.join(own) or 'nothing that can be called'}."
+                f"It defines {', '.join(own) or 'nothing'}."
             ) from error
+
+
+def defined_names(text: str) -> list[str]:
+    """Return the public names that the top level of a file defines, in its order.
+
+    >>> defined_names("import os\\ndef f(): ...\\nnet = (1, 2)\\n_own = 3\\nclass Net: ...")
+    ['f', 'net', 'Net']
+    """
+    found = []
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.append(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found += [each.id for each in targets if isinstance(each, ast.Name)]
+    return [each for each in dict.fromkeys(found) if not each.startswith("_")]
 
 
 def import_snapshot(source: SourceSnapshot) -> ModuleType:

@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -34,6 +35,11 @@ from finetti.studies.trials import DONE, FAILED, unicode_text
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+def tell_on_stderr(sentence: str) -> None:
+    """Print a sentence where it does not mix with results."""
+    print(sentence, file=sys.stderr)
 
 
 class Study(Displayable):
@@ -169,7 +175,7 @@ class Study(Displayable):
                 states = reader.states()
             if not _todo(plan, states, retry_failed):
                 # Without a lock, and without starting anything.
-                return RunSummary(**vars(count_trials(plan, states)), store=self.store)
+                return self._summary(plan, states)
             with one_interruption(), Store(self.store, wait, on_wait) as store:
                 todo = _todo(plan, store.states, retry_failed)
                 return self._run(store, plan, chosen, limits, todo, quiet, describe)
@@ -200,12 +206,17 @@ class Study(Displayable):
                 ignore_interruptions()
                 interrupted = True
                 executor.cancel()
-        counts, seconds = count_trials(plan, store.states), time.monotonic() - start
-        ran = {"ran": coordinator.stored, "seconds": round(seconds, 3), "interrupted": interrupted}
-        summary = RunSummary(**vars(counts), store=self.store, **ran)
+        seconds = round(time.monotonic() - start, 3)
+        ran = {"ran": coordinator.stored, "seconds": seconds, "interrupted": interrupted}
+        summary = self._summary(plan, store.states, **ran)
         if interrupted:
             raise StudyInterrupted(summary)
         return summary
+
+    def _summary(self, plan: StudyPlan, states: Mapping[str, str], **ran: Any) -> RunSummary:
+        counts = count_trials(plan, states)
+        failures = self.status(plan).failures if counts.failed else ()
+        return RunSummary(**vars(counts), store=self.store, failures=failures, **ran)
 
     def limits(self, time_limit: float | None = None, memory_limit: float | None = None) -> Limits:
         """The limits of a run: those given, else the spec's."""
@@ -245,6 +256,11 @@ class Study(Displayable):
     def status(self, plan: StudyPlan | None = None) -> StudyStatus:
         """How the study stands, also while it is running."""
         return study_status(self.store, *self.read(plan))
+
+    def tell_earlier(self, plan: StudyPlan, tell: Callable[[str], None]) -> None:
+        """Tell of trials of an earlier version of the code, before hours are spent on new ones."""
+        if (earlier := self.status(plan).earlier) is not None:
+            tell(str(earlier))
 
     def read(self, plan: StudyPlan | None = None) -> tuple[StudyPlan, list[Row]]:
         """The plan, and all that is in the store now."""
@@ -287,3 +303,36 @@ def _reference(kind: Any) -> str:
     if not path.endswith(".py"):
         raise InputError(f"{name} has no source file. Put it into one: file.py:{name}.")
     return f"{os.path.abspath(path)}:{name}"
+
+
+def run_study(
+    spec: str | Path,
+    *,
+    scale: str | None = None,
+    seed: int | None = None,
+    store: str | Path | None = None,
+    tell: Callable[[str], None] = tell_on_stderr,
+    **how: Any,
+) -> RunSummary:
+    """Run what a study.toml has left to do: ``finetti run`` in Python.
+
+    The summary prints itself. Ctrl-C raises ``StudyInterrupted``; the same call goes on.
+
+    Args:
+        spec: a study.toml, or the name of a shipped study.
+        scale, seed, store: in the place of the file's.
+        tell: gets sentences for people; stderr unless given.
+        how: of ``Study.run``: executor, workers, cluster, retry_failed, quiet, ….
+
+    >>> from tempfile import mkdtemp
+    >>> path = Path(mkdtemp(), "pi.toml")
+    >>> kind = 'kind = "finetti.studies.examples:estimate_pi"'
+    >>> _ = path.write_text(f"{kind}\\ntrials = 2\\n[grid]\\nn_points = [10, 20]")
+    >>> run_study(path, executor="inline", quiet=True).done
+    4
+    """
+    study = Study.from_toml(spec, scale=scale, seed=seed, store=store)
+    plan = study.plan
+    if not how.get("quiet"):
+        study.tell_earlier(plan, tell)
+    return study.run(plan=plan, on_wait=tell, **how)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from finetti.display import Card, Displayable, Table, format_duration, format_number, format_value
+from finetti.display.pages.run_result import RunResult
 from finetti.studies.coordinator import StudyPlan
 from finetti.studies.store.store_reader import Row, open_store
 from finetti.studies.store.writer_lock import read_holder
@@ -117,17 +118,6 @@ class StudyStatus(Displayable):
             "earlier": self.earlier and asdict(self.earlier),
         }
 
-    def failure_table(self) -> Table:
-        """Why trials failed, and in which cells."""
-        rows = []
-        for each in self.failures:
-            named = [f"{cell} ({count})" for cell, count in each.cells.items()]
-            more = len(named) - MAX_CELLS
-            cells = ", ".join([*named[:MAX_CELLS], *([f"{more} more"] if more > 0 else [])])
-            rows.append((each.error, each.trials, each.repeated, cells))
-        columns = ("reason", "trials", "repeated", "cells")
-        return Table("Why trials failed", columns, tuple(rows))
-
     def __card__(self) -> Card:
         writer = "nobody"
         if self.writer is not None:
@@ -145,9 +135,26 @@ class StudyStatus(Displayable):
         rows = tuple(tuple(getattr(each, name) for name in COUNT_COLUMNS) for each in self.studies)
         tables = [Table("", ("study", *COUNT_COLUMNS[1:]), rows)]
         if self.failures:
-            tables.append(self.failure_table())
+            tables.append(describe_failures(self.failures))
         notes = (str(self.earlier),) if self.earlier else ()
         return Card(f"Store {self.store.name}", tuple(fields), tuple(tables), notes)
+
+
+def describe_failures(failures: Iterable[FailureGroup]) -> Table:
+    """Why trials failed, and in which cells."""
+    rows = [(each.error, each.trials, each.repeated, name_cells(each.cells)) for each in failures]
+    return Table("Why trials failed", ("reason", "trials", "repeated", "cells"), tuple(rows))
+
+
+def name_cells(cells: Mapping[str, int]) -> str:
+    """The first cells, each with its number of trials, in words.
+
+    >>> name_cells({"n=1": 2, "n=5": 1})
+    'n=1 (2), n=5 (1)'
+    """
+    named = [f"{cell} ({count})" for cell, count in cells.items()]
+    more = len(named) - MAX_CELLS
+    return ", ".join([*named[:MAX_CELLS], *([f"{more} more"] if more > 0 else [])])
 
 
 def count_trials(plan: StudyPlan, states: Mapping[str, str]) -> StudyCounts:
@@ -305,6 +312,10 @@ class RunEstimate(Displayable):
             return f"All {self.trials} trials are stored."
         return f"{self.pending} of {self.trials} trials to run; time: {self.duration}."
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {**vars(self), "duration": self.duration}
+
     def __card__(self) -> Card:
         fields = {
             "trials": self.trials,
@@ -315,9 +326,10 @@ class RunEstimate(Displayable):
         return Card(f"{self.name}: a dry run, nothing is stored", tuple(fields.items()))
 
 
-def total_estimate(estimates: Sequence[RunEstimate]) -> RunEstimate:
+def total_estimate(estimates: Sequence[RunEstimate], name: str) -> RunEstimate:
     """Several studies, one after another, as one; its time is unknown if one of theirs is."""
     first, *others = estimates
+    first = replace(first, name=name)
     for each in others:
         unknown = any(e.seconds is None and e.pending for e in (first, each))
         first = replace(
@@ -331,7 +343,7 @@ def total_estimate(estimates: Sequence[RunEstimate]) -> RunEstimate:
 
 
 @dataclass(frozen=True)
-class RunSummary(StudyCounts, Displayable):
+class RunSummary(StudyCounts, RunResult):
     """What a run did, and how the study stands now.
 
     Args:
@@ -339,28 +351,61 @@ class RunSummary(StudyCounts, Displayable):
         ran: trials that this run stored.
         seconds: that it took.
         interrupted: whether Ctrl-C ended it.
+        failures: why trials failed.
     """
 
     store: Path
     ran: int = 0
     seconds: float = 0.0
     interrupted: bool = False
+    failures: tuple[FailureGroup, ...] = ()
+
+    @property
+    def headline(self) -> str:
+        """What the run has done."""
+        text = f"{self.done} of {self.trials} trials done"
+        text += f", {self.failed} failed" if self.failed else ""
+        text += f" ({self.ran} in this run, {format_duration(self.seconds)})."
+        if self.interrupted:
+            text += f" Interrupted with {self.pending} left: rerun the same command to resume."
+        return f"{text} Results: {self.store}"
+
+    @property
+    def as_expected(self) -> bool:
+        """Whether no trial failed."""
+        return not self.failed
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {**vars(self), "store": str(self.store), "pending": self.pending}
+        plain = {**vars(self), "store": str(self.store), "pending": self.pending}
+        return {**plain, "failures": [vars(each) for each in self.failures]}
+
+    def failure_table(self) -> Table | None:
+        """Why trials failed, and in which cells; None if none did."""
+        return describe_failures(self.failures) if self.failures else None
 
     def __card__(self) -> Card:
-        counts = [(name, getattr(self, name)) for name in ("trials", "done", "failed", "pending")]
-        ran = f"{self.ran} trials in {format_duration(self.seconds)}"
-        return Card(self.name, (*counts, ("this run", ran), ("store", str(self.store))))
+        table = self.failure_table()
+        notes = ()
+        if self.failures:
+            advice = f"Show their tracebacks with `finetti status {self.store} --details`."
+            if any(each.repeated < each.trials for each in self.failures):
+                advice += " Rerun them with --retry-failed."
+            notes = (advice,)
+        return Card(f"{self.name}: {self.headline}", (), (table,) if table else (), notes)
 
 
 class StudyInterrupted(KeyboardInterrupt):
-    """Ctrl-C ended a run: all is closed and stored, and ``summary`` says how the study stands."""
+    """Ctrl-C ended a run: all is closed and stored.
 
-    def __init__(self, summary: RunSummary) -> None:
+    Args:
+        summary: how the study stands.
+        result: what is known by then, of a run of several studies; else the summary.
+    """
+
+    def __init__(self, summary: RunSummary, result: RunResult | None = None) -> None:
         super().__init__(
             f"{summary.pending} of {summary.trials} trials left: run the study again to resume."
         )
         self.summary = summary
+        self.result = summary if result is None else result

@@ -66,6 +66,17 @@ class Kernel(nn.Module):
             "or products, or kernel_attention, which reads any nonnegative kernel."
         )
 
+    def extra_repr(self) -> str:
+        """What `print` says: the parameters themselves, not their logarithms."""
+        fixed = [
+            f"{name}={getattr(self, name)}" for name in ("nu", "degree") if hasattr(self, name)
+        ]
+        learned = [
+            f"{name.removeprefix('log_')}={show_exponential(each)}"
+            for name, each in self.named_parameters(recurse=False)
+        ]
+        return ", ".join(fixed + learned)
+
     def __add__(self, other: Any) -> "Kernel":
         return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
 
@@ -512,6 +523,15 @@ def _log_parameter(owner: nn.Module, name: str, value: Number) -> nn.Parameter:
     if may_branch(given) and not bool(((given > 0) & torch.isfinite(given)).all()):
         raise bad_argument(name, type(owner).__name__, "positive and finite", value)
     return nn.Parameter(torch.log(given))
+
+
+def show_exponential(log_value: Tensor) -> str:
+    """The first numbers of a positive parameter that is kept by its logarithm."""
+    if log_value.is_meta:
+        return f"(shape {tuple(log_value.shape)})"
+    values = log_value.detach().exp().flatten().tolist()
+    numbers = [f"{each:.4g}" for each in values[:4]] + ["…"] * (len(values) > 4)
+    return numbers[0] if len(values) == 1 else f"[{', '.join(numbers)}]"
 
 
 def _factor(log_value: Tensor | None, xs: Tensor, scale: float = 1.0) -> Any:

@@ -14,7 +14,7 @@ from finetti.torch.functional import (
     local_linear_attention,
     softmax_attention,
 )
-from finetti.torch.kernels import RBF, Kernel, check_kernel
+from finetti.torch.kernels import RBF, Kernel, check_kernel, show_exponential
 from finetti.torch.layout import is_autocast, may_branch
 
 FUNCTIONS: dict[str, Any] = {
@@ -135,7 +135,10 @@ class Attention(nn.Module):
 
     def extra_repr(self) -> str:
         """What `print` says."""
-        return f"{self.embed_dim}, num_heads={self.num_heads}, attention={self.attention!r}"
+        text = f"{self.embed_dim}, num_heads={self.num_heads}, attention={self.attention!r}"
+        return (
+            text if self.log_ridge is None else f"{text}, ridge={show_exponential(self.log_ridge)}"
+        )
 
     def forward(
         self,

@@ -37,8 +37,13 @@ def f_coherence_table(context: Context) -> Evidence:
     At most 1e-10 where there should be none, and at least 1e-3 where there should be one. The two
     kinds of a ridge answer the same at 12 tokens, so that only their defects tell them apart.
     """
-    found = coherence.family_table(
-        n_sequences=2, seed=context.seed, n_contexts=context.pick(quick=20, paper=200)
+    n_contexts = context.pick(quick=20, paper=200)
+    found = coherence.measure_coherence(
+        context_lengths=(LENGTH,),
+        n_sequences=2,
+        seed=context.seed,
+        n_contexts=n_contexts,
+        quiet=True,
     )
     tokens, query = drawn(context.draws("ridge"), 20, 6)
     both: list[Any] = [coherence.load_predictor(each) for each in ("cme", "cme-per-token")]

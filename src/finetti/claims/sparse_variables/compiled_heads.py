@@ -26,7 +26,7 @@ THREE = (2, 5, 8)  # three bits of ten
 HALF_OF_R = Control("half of R", changes={"query": 0.5})
 
 
-def compile_rule(rule: Any, *options: Any, query: float = 1.0, **named: Any) -> Any:
+def compiled_rule(rule: Any, *options: Any, query: float = 1.0, **named: Any) -> Any:
     """The compiled rule; with its query, and so the score R of the relevant bits, times ``query``
     for wrong versions."""
     compiled = boolean.compile(rule, *options, **named)
@@ -61,7 +61,7 @@ def embedding_evidence(context: Context, embedding: str, query: float = 1.0) -> 
     for basis, (name, draw) in product(BASES, kinds.items()):
         rules = [draw(rng, length, sparsity) for sparsity in (1, 2, 3, 5)]
         options = {"embedding": embedding, "basis": basis, "query": query}
-        found = [compile_rule(rule, length, **options).certificate for rule in rules]
+        found = [compiled_rule(rule, length, **options).certificate for rule in rules]
         error = largest_of(each.head_error / each.tolerance for each in found)
         ratio = largest_of(norm.value / norm.bound for each in found for norm in each.norms)
         case = f"{name} rule, {basis} basis, {len(rules)} rules"

@@ -19,7 +19,7 @@ from finetti.claims.evidence import Evidence, Measurement, at_least, at_most, cl
 from finetti.claims.sparse_variables.compiled_heads import (
     HALF_OF_R,
     THREE,
-    compile_rule,
+    compiled_rule,
     random_rule,
     symmetric_rule,
 )
@@ -44,14 +44,14 @@ def s_prop_4_7(
     error, n_inputs, too_many = 0.0, 0, 0
     for number, embedding, basis in product(numbers, EMBEDDINGS, BASES):
         rule = boolean.TruthTable(THREE, [(number >> place) & 1 for place in range(8)])
-        compiled = compile_rule(rule, 10, embedding, basis, query=query)
+        compiled = compiled_rule(rule, 10, embedding, basis, query=query)
         error = largest_of(error, compiled.check.error64)
         n_inputs += compiled.check.n_inputs
         too_many += compiled.blocks[0].n_heads > (1 if embedding == "bag" else len(THREE))
     rows, largest = [], 0.0
     lengths = context.pick(quick=(10**2, 10**3, 10**4, 10**5), paper=(10**2, 10**4, 10**6))
     for length in lengths:
-        compiled = compile_rule(boolean.And(THREE), length, basis="random", query=query)
+        compiled = compiled_rule(boolean.And(THREE), length, basis="random", query=query)
         norms = {norm.name: norm for norm in compiled.certificate.norms}
         long = norms["‖W_Q‖_F"]
         largest = largest_of(largest, *(norm.value / norm.bound for norm in norms.values()))
@@ -78,7 +78,7 @@ def exact_evidence(
     too_many = n_inputs = 0
     for sparsity, embedding, basis in product(bits, EMBEDDINGS, BASES):
         rule = draw(rng, length, sparsity)
-        compiled = compile_rule(rule, length, embedding, basis, query=query)
+        compiled = compiled_rule(rule, length, embedding, basis, query=query)
         error = largest_of(error, compiled.check.error64)
         single = largest_of(single, compiled.check.error32)
         n_inputs += compiled.check.n_inputs

@@ -88,7 +88,13 @@ def run_facts(document: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
         ("Trials", f"{counts['done']} of {counts['all']}"),
         ("Computing time", format_duration(document["seconds"])),
         ("Finished", (document["finished"] or "–")[:16].replace("T", " ") + " UTC"),
-        ("Versions", ", ".join(f"{name} {made_by[key]}" for name, key in VERSIONS.items())),
         ("Commit", ", ".join(made_by["commit"]) or "–"),
-        ("Machine", ", ".join([*made_by["device"], made_by["platform"]])),
+        *software_facts(made_by),
     )
+
+
+def software_facts(made_by: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Versions and machine for `Document.facts`, from ``provenance.software``."""
+    versions = ", ".join(f"{name} {made_by[key]}" for name, key in VERSIONS.items())
+    machine = ", ".join([*made_by.get("device", ()), made_by["platform"]])
+    return (("Versions", versions), ("Machine", machine))
