@@ -123,10 +123,10 @@ def rows_of(path, salvage=False):
         return [repr(row) for row in reader.rows()]
 
 
-def silent_changes(path, flips, seed=0):
+def silent_changes(path, flips):
     """Flip as many random bits, one at a time: those that change an export silently, how many are
     noticed, and how many rows are salvaged then, on average."""
-    whole, draw = rows_of(path), random.Random(seed)
+    whole, draw = rows_of(path), random.Random(0)
     silent, noticed, salvaged = [], 0, 0
     for _ in range(flips):
         bit = draw.randrange(8 * path.stat().st_size)
@@ -153,9 +153,8 @@ def test_of_two_hundred_flipped_bits_none_changes_an_export_silently(store):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2))
-def test_of_many_flipped_bits_of_a_larger_store_none_changes_an_export_silently(tmp_path, seed):
-    silent, noticed, salvaged = silent_changes(fill(tmp_path / "s.sqlite", 600, 20), 500, seed)
+def test_of_many_flipped_bits_of_a_larger_store_none_changes_an_export_silently(tmp_path):
+    silent, noticed, salvaged = silent_changes(fill(tmp_path / "s.sqlite", 600, 20), 500)
     assert silent == []
     assert noticed > 200
     assert salvaged > 400
