@@ -216,6 +216,17 @@ def test_the_floor_is_that_of_jax():
     assert diagonal_floor(300, 7) == solves.diagonal_floor(300, 7)
 
 
+def test_a_factor_in_blocks_is_that_of_lapack_and_knows_where_there_is_none():
+    size = solve.MIN_BLOCKED + 30
+    rows = torch.randn(2, size, size, generator=torch.Generator().manual_seed(0)).double()
+    gram, noise = rows @ rows.mT / size, torch.full((2, size), 0.1).double()
+    factor, failed = solve.factor_once(gram, noise)
+    close(factor, torch.linalg.cholesky(gram + torch.diag_embed(noise)), atol=1e-11)
+    assert (failed == 0).all()
+    gram[1, 300, 300] = -1.0  # in the second block
+    assert (solve.factor_once(gram, noise)[1] > 0).tolist() == [False, True]
+
+
 def test_checks_choose_the_precision(monkeypatch):
     """Smooth values at a moderate ridge are answered in float32, noise at a small one is not."""
     torch.manual_seed(0)
