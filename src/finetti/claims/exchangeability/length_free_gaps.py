@@ -58,7 +58,7 @@ def measure_gaps(
 
     def minimizer(rows: slice) -> tuple[np.ndarray, np.ndarray]:
         fits = [(each, _least_squares(each[rows], target[rows], longest)) for each in features]
-        return min(fits, key=lambda fit: loss(fit, rows))
+        return fits[int(np.argmin([loss(fit, rows) for fit in fits]))]
 
     def loss(fit: tuple[np.ndarray, np.ndarray], rows: slice) -> float:
         return float(np.mean((target[rows] - fit[0][rows] @ fit[1]) ** 2))
