@@ -1,4 +1,4 @@
-"""Checkpoints side by side, norms against gaps, and edits that are never saved."""
+"""Checkpoints side by side, and norms against gaps."""
 
 import json
 
@@ -9,7 +9,6 @@ import checkpoints as make
 from finetti.audit import (
     compare_audits,
     correlate_gaps,
-    edit_checkpoint,
     match_gaps,
     measure_capacity,
     measure_checkpoint,
@@ -138,64 +137,3 @@ def test_gaps_are_read_by_name(series, tmp_path):
         match_gaps(["/x/a/step-0", "/x/c/step-0"], gaps)
     with pytest.raises(ValueError, match="one a checkpoint"):
         correlate_gaps(series, [1.0])
-
-
-def by_hand(family, edit):
-    """The arrays of a network after an edit of layer 1, with NumPy alone."""
-    arrays = {name: a.astype(float) for name, a in make.synthetic(family)[0].items()}
-    width, head = make.HEAD_WIDTH, slice(make.HEAD_WIDTH, 2 * make.HEAD_WIDTH)
-    turned = family == "gpt2"
-    for name, array in arrays.items():
-        matrix = array.T if turned and array.ndim == 2 else array  # a view
-        fused = np.split(matrix, 3) if "c_attn" in name else []
-        role = name.rsplit(".", 2)[1]
-        if edit == "scale 1 0.5" and ".1." in name and matrix.ndim == 2:
-            matrix *= 0.5
-        if edit == "drop 1.1" and ".1." in name:
-            if fused or role == "query":
-                matrix[head] = 0
-            if matrix.ndim == 2 and ("attention.output" in name or "attn.c_proj" in name):
-                matrix[:, head] = 0
-        if edit == "share 2" and (fused or role in ("key", "value")):
-            for part in fused[1:] or [matrix]:
-                for start in (0, 2 * width):
-                    one, two = part[start : start + width], part[start + width : start + 2 * width]
-                    one[:] = two[:] = (one + two) / 2
-    return arrays
-
-
-@pytest.mark.parametrize("family", ["bert", "gpt2"])
-@pytest.mark.parametrize("edit", ["scale 1 0.5", "drop 1.1", "share 2"])
-def test_edits_against_plain_numpy(family, edit):
-    arrays = make.synthetic(family)[0]
-    edited = edit_checkpoint(arrays, edit, heads=4)
-    expected = by_hand(family, edit)
-    assert set(edited.tensors) == set(expected)
-    for name, array in expected.items():
-        np.testing.assert_allclose(edited.tensors[name].read(), array, rtol=1e-15, err_msg=name)
-    found, before = measure_checkpoint(edited, heads=4), measure_checkpoint(arrays, heads=4)
-    heads = [each.layers[1].heads for each in (found, before)]
-    if edit.startswith("scale"):
-        assert heads[0][0].query_key.spectral == pytest.approx(heads[1][0].query_key.spectral / 4)
-    if edit.startswith("drop"):
-        assert heads[0][1].query_key.spectral_upper == heads[0][1].value_output.frobenius == 0
-        assert heads[0][2] == heads[1][2]
-
-
-@pytest.mark.parametrize(
-    ("edit", "words"),
-    [
-        ("halve 1", "is not an edit"),
-        ("drop 1", "is not an edit"),
-        ("drop 9.0", "no layer 9; found 0 to 1"),
-        ("drop 1.4", "found heads 0 to 3"),
-        ("drop 1.x", "'x' in 'drop 1.x' is not a number"),
-        ("scale 1 0", "a finite number other than 0"),
-        ("scale 1 nan", "must be a finite number"),
-        ("share 3", "found 4 keys and values in a layer; expected a divisor"),
-        ("share 0", "whole number ≥ 1"),
-    ],
-)
-def test_edits_that_cannot_be_made(edit, words):
-    with pytest.raises(InputError, match=words):
-        edit_checkpoint(make.synthetic("bert")[0], edit, heads=4)

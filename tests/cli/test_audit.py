@@ -138,9 +138,6 @@ def test_an_adapter_on_its_base(folder, tmp_path):
     twice = command(adapter, "--base", weights)
     assert twice.exit_code == 2
     assert "give the network that it belongs to.\n" in twice.stderr
-    edited = command(adapter, "--base", folder, "--if", "drop 0.1", "-q")
-    assert edited.exit_code == 0, edited.output
-    assert "If drop 0.1: " in edited.stdout
 
 
 def test_the_page_and_its_figures(folder, tmp_path):
@@ -175,23 +172,18 @@ def test_the_page_and_its_figures(folder, tmp_path):
     assert all(row["post_hoc"] > 0 for row in rows.values())
 
 
-def test_checkpoints_edits_and_gaps_together(folder, tmp_path):
+def test_checkpoints_and_gaps_together(folder, tmp_path):
     arrays, config, _ = make.synthetic("bert")
     name = "bert.encoder.layer.1.intermediate.dense.weight"
     other = make.write(tmp_path / "other", arrays | {name: 3 * arrays[name]}, config).parent
     gaps = tmp_path / "gaps.csv"
     gaps.write_text("checkpoint,gap\nmodel,0.1\nother,0.2\n")
-    edits = ("--if", "drop 0.1", "--if", "scale 1 0.5")
-    done = command(folder, other, *edits, "--gaps", gaps, "--json", "--out", tmp_path / "out")
+    done = command(folder, other, "--gaps", gaps, "--json", "--out", tmp_path / "out")
     assert done.exit_code == 0, done.output
     document = json.loads(done.stdout)
     assert document["comparison"]["spreads"][0]["spread"] == pytest.approx(2 / 3)
-    assert [each["names"][1:] for each in document["edits"]] == [["drop 0.1", "scale 1 0.5"]] * 2
     assert {row["verdict"] for row in document["correlations"]["rows"]} == {"inconclusive"}
-    assert "--if 'drop 0.1' --if 'scale 1 0.5'" in document["command"]
-    (line,) = command(folder, "--if", "scale 1 0.5", "-q").stdout.splitlines()[-1:]
-    assert line.startswith("If scale 1 0.5: ")
-    assert "→" in line
+    assert f"--gaps {gaps}" in document["command"]
     assert "Checkpoints side by side" in (tmp_path / "out" / "audit.html").read_text()
 
 
@@ -205,10 +197,6 @@ def test_what_does_not_fit_is_refused_before_anything_is_measured(folder, tmp_pa
     for arguments, words in (
         ((folder, "--gaps", gaps), "more than one PATH"),
         ((folder, other, "--gaps", gaps), f"no gap for {other}"),
-        ((folder, "--if", "fold 1"), "is not an edit"),
-        ((folder, "--if", "drop 7.0"), "no layer 7"),
-        ((folder, "--if", "drop 1.9"), "found heads 0 to 3"),
-        ((folder, "--if", "share 3"), "expected a divisor"),
         ((folder, tmp_path / "none.safetensors"), "none.safetensors"),
         ((folder, "--base", other), "are not alike"),
     ):

@@ -219,7 +219,7 @@ pair = (lambda key, context_length: jnp.arange(context_length), lambda params, b
         (OTHERS, "array", {}, "must be a class or factory of .* It returned a list"),
         (OTHERS, "number", {}, "must be a class or factory of .* It is a int"),
         (OTHERS, "missing", {}, "has no 'missing'. It defines array, broken, Halves"),
-        (OTHERS, "broken", {}, "cannot be loaded: TypeError: .*'width'"),
+        (OTHERS, "broken", {}, "called to make a model.*'width' has no value"),
         (OTHERS, "array", {"size": 3}, "must be a class"),
         (OTHERS, "svm", {"C": 3}, "svm has no option 'C'. It has: none"),
         (OTHERS, "Halves", {"learning_rate": 3}, "no option 'learning_rate'. It has: none"),

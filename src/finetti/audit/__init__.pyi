@@ -22,11 +22,6 @@ from .comparison import MatrixSpread as MatrixSpread
 from .comparison import compare_audits as compare_audits
 from .comparison import summarize_audit as summarize_audit
 from .design import BlockDesign as BlockDesign
-from .edits import DropHead as DropHead
-from .edits import RescaleLayer as RescaleLayer
-from .edits import ShareHeads as ShareHeads
-from .edits import edit_checkpoint as edit_checkpoint
-from .edits import parse_edit as parse_edit
 from .gaps import GapCorrelations as GapCorrelations
 from .gaps import MeasureCorrelation as MeasureCorrelation
 from .gaps import correlate_gaps as correlate_gaps

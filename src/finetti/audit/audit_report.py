@@ -1,6 +1,6 @@
 """Checkpoints that were measured, bounded and compared, as text and as plain data."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -41,12 +41,11 @@ class Audited:
 
 @dataclass(frozen=True)
 class AuditFindings(RunResult):
-    """Checkpoints with all that is known of them, beside each other, their edits and their gaps.
+    """Checkpoints with all that is known of them, beside each other, and their gaps.
 
     Args:
         found: the checkpoints.
         checkpoints: their comparison, if there are several.
-        edited: each checkpoint beside its edits.
         correlations: norms beside gaps.
     """
 
@@ -54,7 +53,6 @@ class AuditFindings(RunResult):
 
     found: Sequence[Audited]
     checkpoints: AuditComparison | None = None
-    edited: tuple[AuditComparison, ...] = ()
     correlations: GapCorrelations | None = None
 
     @property
@@ -69,42 +67,24 @@ class AuditFindings(RunResult):
 
     @property
     def comparisons(self) -> dict[str, Any]:
-        """What compares checkpoints, edits and gaps, by its title."""
-        found: dict[str, Any] = {"Checkpoints side by side": self.checkpoints}
-        found |= {f"If: {each.names[0]}": each for each in self.edited}
-        found |= {"Norms and gaps": self.correlations}
+        """What compares checkpoints and gaps, by its title."""
+        found = {"Checkpoints side by side": self.checkpoints, "Norms and gaps": self.correlations}
         return {title: each for title, each in found.items() if each is not None}
 
     @property
     def headline(self) -> str:
-        """A line per checkpoint, per edit, and on the gaps."""
+        """A line per checkpoint, and on the gaps."""
         lines = [each.summary for each in self.found]
-        lines += [f"{name}: {told or 'no measure changes'}" for name, told in self._changed()]
         if self.correlations is not None:
             top = self.correlations.rows[0]
             lines.append(f"gaps: {top.measure} has ρ = {top.value}, {top.verdict}")
         return "\n".join(lines)
-
-    def _changed(self) -> Iterator[tuple[str, str]]:
-        """Of every edit, the measures that it changes, as old → new."""
-        for compared in self.edited:
-            for place, name in enumerate(compared.names[1:], 1):
-                yield (
-                    f"If {name}",
-                    "; ".join(
-                        f"{measure} {values[0]:.4g} → {values[place]:.4g}"
-                        for measure, values in compared.measures.items()
-                        if values[place] != values[0]
-                    ),
-                )
 
     def to_dict(self) -> dict[str, Any]:
         """What is there, as plain data."""
         found: dict[str, Any] = {"audits": [each.to_dict() for each in self.found]}
         if self.checkpoints is not None:
             found["comparison"] = self.checkpoints.to_dict()
-        if self.edited:
-            found["edits"] = [each.to_dict() for each in self.edited]
         if self.correlations is not None:
             found["correlations"] = self.correlations.to_dict()
         return found

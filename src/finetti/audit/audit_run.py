@@ -12,8 +12,7 @@ from finetti.audit.auditing import measure_checkpoint
 from finetti.audit.capacity import measure_capacity
 from finetti.audit.changes import compare_checkpoints
 from finetti.audit.checkpoint import Checkpoint
-from finetti.audit.comparison import AuditComparison, compare_audits
-from finetti.audit.edits import edit_checkpoint, parse_edit
+from finetti.audit.comparison import compare_audits
 from finetti.audit.gaps import correlate_gaps, match_gaps, read_gaps
 from finetti.audit.moved import moved_weights
 from finetti.audit.opening import open_checkpoint
@@ -40,7 +39,6 @@ def audit_checkpoint(
     delta: float = 0.05,
     input_norm: float = 1.0,
     readout_norm: float = 1.0,
-    edits: Sequence[str] = (),
     gaps: str | Path | None = None,
     quiet: bool = False,
 ) -> AuditReport:
@@ -56,7 +54,6 @@ def audit_checkpoint(
         gap, delta: between training and test error, with probability 1 − δ.
         input_norm: of a token, if there is no embedding table.
         readout_norm: of the readout vector.
-        edits: to try, unsaved; see `parse_edit`.
         gaps: a CSV file with the columns checkpoint and gap, to correlate norms with gaps.
         quiet: no progress bar.
 
@@ -70,36 +67,24 @@ def audit_checkpoint(
     """
     if gaps is not None and len(sources) < 2:
         raise InputError("`gaps` needs several checkpoints: give more than one PATH.")
-    tried = tuple(parse_edit(each) for each in edits)
     known = None if gaps is None else match_gaps([str(s) for s in sources], read_gaps(Path(gaps)))
     sizes = {"context_length": context_length, "n_samples": n_samples, "gap": gap, "delta": delta}
     sizes |= {"input_norm": input_norm, "readout_norm": readout_norm}
     _check(sizes)
     options = {"heads": heads, "kv_heads": kv_heads, "layouts": layouts}
     opened = _open(sources, base, options)
-    changed = [[edit_checkpoint(each, edit, **options) for edit in tried] for each in opened]
     before = None if base is None else _measure(base, options, quiet)
     examine = partial(_examine, options=options, sizes=sizes, quiet=quiet)
     found = tuple(examine(each, base, before) for each in opened)
+    if len(found) < 2:
+        return AuditReport(found)
     names = [
         str(source) if isinstance(source, str | Path) else each.audit.name
         for source, each in zip(sources, found, strict=True)
     ]
-    edited = tuple(
-        _compared([each, *map(examine, edits)], [name, *map(str, tried)])
-        for name, each, edits in zip(names, found, changed, strict=True)
-        if edits
-    )
-    if len(found) < 2:
-        return AuditReport(found, edited=edited)
-    together = _compared(found, names)
-    gap_rows = None if known is None else correlate_gaps(together, known)
-    return AuditReport(found, together, edited, gap_rows)
-
-
-def _compared(found: Sequence[Audited], names: Sequence[str]) -> AuditComparison:
     audits, capacities = ([getattr(each, part) for each in found] for part in ("audit", "capacity"))
-    return compare_audits(audits, capacities, names)
+    together = compare_audits(audits, capacities, names)
+    return AuditReport(found, together, None if known is None else correlate_gaps(together, known))
 
 
 def _check(sizes: Mapping[str, Any]) -> None:

@@ -65,9 +65,17 @@ class Factory:
         if not self.is_factory:
             return self.found
         supplied |= self.sizes(*inputs)
-        named = parameters(self.found)[0].keys() - self.options.keys()
-        given = {name: value for name, value in supplied.items() if name in named}
-        return self.found(**given, **self.options)
+        named = parameters(self.found)[0]
+        given = {name: value for name, value in supplied.items() if name in named} | self.options
+        for name, default in named.items():
+            if default is inspect.Parameter.empty and name not in given:
+                filled = ", ".join([*self.purpose.sizes, "key", "seed"])
+                raise InputError(
+                    f"{self.label} is called to make a model, before there are inputs, and its "
+                    f"argument {name!r} has no value. Filled in are {filled}; give others a "
+                    "default, or pass them as options."
+                )
+        return self.found(**given)
 
     def sizes(self, *inputs: Any) -> dict[str, int]:
         """The sizes of a batch of inputs, by the names that a factory may ask for."""

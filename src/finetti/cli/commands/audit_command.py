@@ -64,15 +64,6 @@ def audit(
         float,
         typer.Option("--readout-norm", help="Norm of the readout vector."),
     ] = 1.0,
-    edits: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--if",
-            metavar="EDIT",
-            help="Edit to try, unsaved: `scale LAYER FACTOR`, `drop LAYER.HEAD`, or `share KEYS`. "
-            "Repeatable.",
-        ),
-    ] = None,
     gaps: Annotated[
         Path | None,
         typer.Option(
@@ -110,7 +101,6 @@ def audit(
             delta=delta,
             input_norm=input_norm,
             readout_norm=readout_norm,
-            edits=edits or (),
             gaps=gaps,
             quiet=quiet,
         )
