@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import finetti
+from finetti.core.errors import InputError
 from finetti.studies.coordinator import make_plan
 from finetti.studies.executors import local_executor
 
@@ -119,3 +120,18 @@ def test_a_file_without_a_name_is_told_what_to_write(tmp_path, monkeypatch):
         finetti.measure_coherence(["./co.py"])
     with pytest.raises(finetti.core.InputError, match=r"has no 'x'\. It defines f, pair\."):
         finetti.measure_coherence(["./co.py:x"])
+
+
+@pytest.mark.parametrize(
+    ("verb", "name", "near"),
+    [
+        (finetti.run_probe, "n_trials", "trials"),
+        (finetti.run_probe, "learner", "learners"),
+        (finetti.run_probe, "iteration", "iterations"),
+        (finetti.decompose_risk, "test_sample", "test_samples"),
+    ],
+)
+def test_an_argument_that_is_misspelled_is_told_the_near_one(verb, name, near, tmp_path):
+    with pytest.raises(InputError, match=f"has no argument `{name}`. Did you mean `{near}`"):
+        verb(store=tmp_path / "trials.sqlite", **{name: 3})
+    assert not list(tmp_path.iterdir())

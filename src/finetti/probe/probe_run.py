@@ -6,8 +6,9 @@ from typing import Any
 
 from finetti.probe.probe_experiment import STORE, ProbeExperiment
 from finetti.probe.probe_page import ProbeResult
+from finetti.probe.probe_trial import ProbeParameters
 from finetti.studies.executors.executor import Executor
-from finetti.studies.experiment import run_experiment
+from finetti.studies.experiment import check_keywords, run_experiment
 from finetti.studies.study import tell_on_stderr
 
 
@@ -55,6 +56,7 @@ def run_probe(
     >>> found.counts
     {'all': 16, 'done': 16, 'failed': 0}
     """
+    check_keywords(run_probe, fixed, ProbeParameters)
     experiment = ProbeExperiment(
         function=function,
         sparsity=sparsity,

@@ -6,8 +6,9 @@ from typing import Any
 
 from finetti.risk.risk_experiment import N_SAMPLES, STORE, TRIALS, RiskExperiment
 from finetti.risk.risk_page import RiskResult
+from finetti.risk.risk_trial import RiskParameters
 from finetti.studies.executors.executor import Executor
-from finetti.studies.experiment import run_experiment
+from finetti.studies.experiment import check_keywords, run_experiment
 from finetti.studies.study import tell_on_stderr
 
 
@@ -51,6 +52,7 @@ def decompose_risk(
     >>> [(point.n_samples, point.trials) for point in found.points]
     [(8, 1)]
     """
+    check_keywords(decompose_risk, fixed, RiskParameters)
     given = {"world": world, "network": network, **fixed}
     given |= {"world_options": dict(world_options)} if world_options else {}
     sizes = tuple(n_samples)

@@ -1,14 +1,19 @@
 """One question that several studies answer: planned once, run, and shown."""
 
+import difflib
+import inspect
 import itertools
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from pydantic import BaseModel
+
+from finetti.core.errors import InputError
 from finetti.core.files import check_directory
 from finetti.core.provenance import software
 from finetti.display import Card, Document, Section, Table, format_value
@@ -30,6 +35,25 @@ from finetti.studies.trials import DONE
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+def check_keywords(
+    verb: Callable[..., Any], given: Iterable[str], parameters: type[BaseModel]
+) -> None:
+    """Refuse keywords that neither a verb has nor the ``parameters`` of its trials.
+
+    Of a parameter that the verb has in the plural, ``learners``, the singular is refused, too.
+    """
+    own = [name for name in inspect.signature(verb).parameters if name != "fixed"]
+    rest = (name for name in parameters.model_fields if not {name, f"{name}s"} & set(own))
+    known = [*own, *rest]
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1, cutoff=0.5)
+            advice = f" Did you mean `{near[0]}`?" if near else ""
+            raise InputError(
+                f"{verb.__name__} has no argument `{name}`.{advice} It has {', '.join(known)}."
+            )
 
 
 class Experiment(ABC):
