@@ -147,7 +147,7 @@ def test_sensitivity_is_the_power_of_each_norm():
     assert found["size"].exponent == pytest.approx(2)
     assert found["sample.input_norm"].log_ratio == 0
     assert "size" in str(found)
-    uniform = load_bounds().get("S-thm-4.6").from_settings(BoundSettings(width=4))
+    uniform = load_bounds()["S-thm-4.6"].from_settings(BoundSettings(width=4))
     found = sensitivities(uniform, SAMPLE)
     assert [name for name, _ in found.refused] == ["sample.input_norm"]
     assert "cannot grow: S-thm-4.6 assumes" in " ".join(str(found).split())
@@ -181,12 +181,12 @@ def test_settings_read_lists_and_refuse_what_is_not_read():
 
 def test_registry_finds_bounds_by_name_and_says_what_is_near():
     registry = load_bounds()
-    assert registry.get("s-thm-a.17") is registry.get(" S-thm-A.17 ")
+    assert registry["s-thm-a.17"] is registry[" S-thm-A.17 "]
     with pytest.raises(FinettiError, match=r"'S-thm-A\.18'\. Did you mean one of S-thm-A\.17, "):
-        registry.get("S-thm-A.18")
+        registry["S-thm-A.18"]
     text_of_all = to_text(registry.__card__(), width=400)
     assert all(bound.name in text_of_all for bound in registry)
-    names = registry.get("R-thm-risk").norm_names()  # whatever is read by default
+    names = registry["R-thm-risk"].norm_names()  # whatever is read by default
     assert {"coefficients", "correlation_degree", "squared_norm", "target_norm"} <= {*names}
     with pytest.raises(FinettiError, match="Two bounds"):
         Registry((Toy, Toy))

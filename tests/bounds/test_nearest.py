@@ -51,7 +51,7 @@ def follow(sentence, settings):
     numbers = dict.fromkeys(re.findall("`(\\w+)`", offer), 2.0)
     form = "derived" if ", derived" in offer else settings.form
     norms = {**numbers, **settings.norms}
-    return REGISTRY.get(name), BoundSettings(
+    return REGISTRY[name], BoundSettings(
         settings.n_layers, settings.width, settings.n_heads, form=form, norms=norms
     )
 
@@ -89,13 +89,13 @@ def test_no_bound_is_offered_that_refuses_the_same_network(sizes, form):
 def test_all_that_fails_is_named_and_what_no_bound_leaves():
     deep = BoundSettings(6, 16, 8, norms={"positions": "trained", "normalization": "layer_norm"})
     with pytest.raises(UnsupportedError) as refused:
-        REGISTRY.get("S-thm-A.17-gap").from_settings(deep)
+        REGISTRY["S-thm-A.17-gap"].from_settings(deep)
     text = str(refused.value)
     for words in ("a single head", "trains them", "this network has LayerNorm"):
         assert words in text
     assert "E-thm-C.5" not in text
     with pytest.raises(UnsupportedError, match="none; no bound of a Rademacher complexity covers"):
-        REGISTRY.get("E-lemma-C.7").from_settings(deep)
+        REGISTRY["E-lemma-C.7"].from_settings(deep)
 
 
 def test_a_loss_without_a_bound_is_told_first():
@@ -111,7 +111,7 @@ def test_the_bounds_on_offer_assume_what_is_said_of_them():
     rules = {each for _, assumes in NEAREST for each in assumes}
     for names, assumes in NEAREST:
         for kind, name in names.items():
-            theorem = REGISTRY.get(name)
+            theorem = REGISTRY[name]
             assert theorem.quantity == kind
             assert rules & {*theorem.assumes} == {*assumes}
             assert (theorem.printed_kind is None) == (name in DERIVED_ONLY)

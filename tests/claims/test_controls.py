@@ -30,4 +30,4 @@ def test_a_wrong_version_turns_the_claim_red(claim, control):
 
 
 def test_what_is_left_to_the_whole_run_has_wrong_versions():
-    assert all(load_ledger().get(each).controls for each in SLOW)
+    assert all(load_ledger()[each].controls for each in SLOW)

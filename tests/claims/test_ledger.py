@@ -71,12 +71,12 @@ def test_an_empty_pattern_does_not_mean_everything():
         LEDGER.select(" , ")
 
 
-def test_get_ignores_case_and_advises():
-    assert LEDGER.get("r-TABLE").id == "R-table"
+def test_subscripts_ignore_case_and_advise():
+    assert LEDGER["r-TABLE"].id == "R-table"
     with pytest.raises(FinettiError, match="R-table"):
-        LEDGER.get("R-tabel")
+        LEDGER["R-tabel"]
     with pytest.raises(FinettiError, match="empty"):
-        Ledger(()).get("R-table")
+        Ledger(())["R-table"]
 
 
 def test_duplicates_are_refused():
@@ -171,8 +171,8 @@ def test_the_ledger_makes_the_rows_and_checks_what_claims_rest_on(shelf):
     write(place / "one" / "c.py", CLAIMS_FILE.format(base="E-eq-7"))
     ledger = load_ledger(name)
     assert {"E-eq-7", "E-erratum-3", "E-thm-8"} <= {each.id for each in ledger}
-    assert "rests_on" in ledger.get("E-thm-8").code["source"]
-    assert ledger.get("E-thm-8").checked_by.endswith("one/c.py: rests on E-eq-7")
+    assert "rests_on" in ledger["E-thm-8"].code["source"]
+    assert ledger["E-thm-8"].checked_by.endswith("one/c.py: rests on E-eq-7")
 
 
 @pytest.mark.parametrize("base", ["E-eq-99", "E-thm-8"])
@@ -212,3 +212,7 @@ def test_a_claim_shows_everything_there_is_to_know():
     shown = str(claim("S-erratum-3", expected="fails", erratum="Prints 2.", false_alarm=0.002))
     for part in ("A statement.", "Edelman", "A number below 1", "Prints 2.", "fails", "0.2 %"):
         assert part in shown
+
+
+def test_a_ledger_is_written_in_one_line():
+    assert re.fullmatch(r"<\d+ claims: E \d+, S \d+, R \d+, F \d+>", repr(load_ledger()))

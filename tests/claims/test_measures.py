@@ -137,5 +137,5 @@ def test_an_error_of_attention_that_grows_with_the_keys_is_seen(monkeypatch, lar
         return {"key_power_2": np.full(repeats, errors[model][n_keys])}
 
     monkeypatch.setattr(feature_learning, "learn", learn)
-    found = run_claim(load_ledger().get("R-learn-keys"), Context())
+    found = run_claim(load_ledger()["R-learn-keys"], Context())
     assert found.verdict == ("holds" if largest < 0.02 else "fails"), found.error

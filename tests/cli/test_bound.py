@@ -295,7 +295,7 @@ def test_a_sweep_with_negative_values_has_a_linear_axis(tmp_path):
     sweep = ("S-cor-4.4-gap", "--form", "printed", "--sweep", "samples=1e2:1e9:4")
     records = run_json(*sweep)["records"]
     assert any(record["value"] < 0 for record in records)
-    gap, settings = load_bounds().get("S-cor-4.4-gap"), BoundSettings(form="printed")
+    gap, settings = load_bounds()["S-cor-4.4-gap"], BoundSettings(form="printed")
     for values, scale in (([100, 10**9], None), ([10**18, 10**20], "log")):
         chart = swept([gap], "n", values, settings).chart()
         assert {layer["encoding"]["y"]["scale"].get("type") for layer in chart["layer"]} == {scale}

@@ -83,10 +83,8 @@ def test_what_cannot_be_solved_for_is_named(bound, count):
         lambda: Sample(10, 10, input_norm=-1.0),
         lambda: Sample(10, 10, loss_lipschitz=-1.0),
         lambda: Sample(10, 0),
-        lambda: solve(
-            build_bounds([REGISTRY.get("S-lemma-2.2")], SETTINGS)[0], "layers", 0.1, SAMPLE
-        ),
-        lambda: sweep([REGISTRY.get("S-lemma-2.2")], "nonsense", [1.0]),
+        lambda: solve(build_bounds([REGISTRY["S-lemma-2.2"]], SETTINGS)[0], "layers", 0.1, SAMPLE),
+        lambda: sweep([REGISTRY["S-lemma-2.2"]], "nonsense", [1.0]),
     ],
 )
 def test_what_the_options_cannot_be_is_named(call):

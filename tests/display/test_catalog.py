@@ -57,10 +57,10 @@ def test_names_globs_and_words_select(pattern, found):
 
 def test_what_is_not_there_is_told_with_the_nearest():
     with pytest.raises(FinettiError, match=r"Unknown book 'B-2'\. Did you mean one of B-1, A-2\?"):
-        SHELF.get("B-2")
+        SHELF["B-2"]
     with pytest.raises(FinettiError, match="`library list` lists all books"):
-        SHELF.get("zzzz")
+        SHELF["zzzz"]
     with pytest.raises(FinettiError, match="books is empty"):
-        Shelf(()).get("B-1")
+        Shelf(())["B-1"]
     with pytest.raises(FinettiError, match="Two books have the title B-1"):
         Shelf((Book("B-1", "", "B"), Book("b-1", "", "B")))

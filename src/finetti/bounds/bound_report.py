@@ -173,7 +173,7 @@ def evaluate_bound(
     if constant is not None and solve is None:
         raise InputError('`constant` needs `solve`, for example solve="samples", gap=0.1.')
     registry = load_bounds()
-    chosen = [registry.get(name) for name in names]
+    chosen = [registry[name] for name in names]
     settings = BoundSettings(
         n_layers=n_layers,
         width=width,

@@ -22,7 +22,7 @@ class Registry(Catalog[type[Bound]]):
 def load_bounds(package: str = "finetti.bounds") -> Registry:
     """The subclasses of `Bound` with a name under ``package``, each where it is defined.
 
-    >>> load_bounds().get("S-thm-A.17").citation
+    >>> load_bounds()["S-thm-A.17"].citation
     'Theorem A.17, edelman2022'
     """
     found = []

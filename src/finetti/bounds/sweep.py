@@ -230,7 +230,7 @@ def sweep(
     Where a theorem does not apply, the point says why; if none of them does, that is raised.
 
     >>> from finetti.bounds import load_bounds
-    >>> gap = load_bounds().get("S-lemma-2.2")
+    >>> gap = load_bounds()["S-lemma-2.2"]
     >>> found = sweep([gap], "delta", [0.01, 0.1], solve="samples", gap=0.1)
     >>> found.quantity, [point.value.count for point in found.points]
     ('samples', [3348449, 3299988])

@@ -43,7 +43,7 @@ class Ledger(Catalog[Claim]):
 
     def bases(self, claim: Claim) -> tuple[Claim, ...]:
         """The claims that ``claim`` rests on."""
-        return tuple(self.get(each) for each in claim.rests_on)
+        return tuple(self[each] for each in claim.rests_on)
 
 
 @cache
@@ -78,5 +78,5 @@ def _check_bases(ledger: Ledger) -> None:
         for base in claim.rests_on:
             if base not in ledger:
                 raise FinettiError(f"{claim.id} rests on {base}, which is no claim.")
-            if ledger.get(base).rests_on:
+            if ledger[base].rests_on:
                 raise FinettiError(f"{claim.id} rests on {base}, which measures nothing itself.")

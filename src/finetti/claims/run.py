@@ -272,7 +272,7 @@ def check_entry(seed: int, entry: str, scale: str, claim_seed: int) -> TrialResu
     can be repeated."""
     claim_id, _, name = entry.partition(": ")
     # Found where everybody finds it, so that a ledger of one's own may stand in its place.
-    claim = importlib.import_module("finetti.claims").load_ledger().get(claim_id)
+    claim = importlib.import_module("finetti.claims").load_ledger()[claim_id]
     forms = [DERIVED, *(each.form for each in claim.errata)]
     if name:
         (control,) = (each for each in claim.controls if each.name == name)

@@ -3,6 +3,7 @@
 import importlib
 import pkgutil
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -17,7 +18,7 @@ from finetti.display.displayable import Displayable
 Entry = TypeVar("Entry")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Catalog(Displayable, Generic[Entry]):
     """Entries in the order of their papers, then by name with 4.2 before 4.10.
 
@@ -52,6 +53,18 @@ class Catalog(Displayable, Generic[Entry]):
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and name.strip().lower() in self._by_name
 
+    def __getitem__(self, name: str) -> Entry:
+        """The entry of this name."""
+        found = self._by_name.get(name.strip().lower())
+        if found is None:
+            raise FinettiError(f"Unknown {self.noun} {name!r}. {self._advice(name)}")
+        return found
+
+    def __repr__(self) -> str:
+        counts = Counter(getattr(each, "paper") or "others" for each in self)  # noqa: B009
+        parts = ", ".join(f"{paper} {count}" for paper, count in counts.items())
+        return f"<{len(self)} {self.noun}{'' if len(self) == 1 else 's'}: {parts}>"
+
     def _name(self, entry: Any) -> str:
         return getattr(entry, self.key)
 
@@ -62,13 +75,6 @@ class Catalog(Displayable, Generic[Entry]):
     @property
     def _by_name(self) -> dict[str, Entry]:
         return {self._name(entry).lower(): entry for entry in self}
-
-    def get(self, name: str) -> Entry:
-        """The entry of this name."""
-        found = self._by_name.get(name.strip().lower())
-        if found is None:
-            raise FinettiError(f"Unknown {self.noun} {name!r}. {self._advice(name)}")
-        return found
 
     def select(self, pattern: str) -> Self:
         """The entries that match any part of a comma-separated ``pattern``.

@@ -131,7 +131,7 @@ def bound(
         _write_list(registry.select(" ".join(words)) if words else registry, as_json)
         return
     if explain:
-        chosen = [registry.get(name) for name in names or ()]
+        chosen = [registry[name] for name in names or ()]
         if as_json:
             say_json([describe_bound(each) for each in chosen])
             return
