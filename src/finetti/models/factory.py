@@ -66,7 +66,8 @@ class Factory:
             return self.found
         supplied |= self.sizes(*inputs)
         named = parameters(self.found)[0]
-        given = {name: value for name, value in supplied.items() if name in named} | self.options
+        given = {name: value for name, value in supplied.items() if name in named}
+        given |= self.options
         for name, default in named.items():
             if default is inspect.Parameter.empty and name not in given:
                 filled = ", ".join([*self.purpose.sizes, "key", "seed"])
