@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from sklearn.base import clone
@@ -50,6 +50,7 @@ def largest_product(target, limits):
     return float((lengths * (points @ target)).max())
 
 
+@example([4.0], 0.2, 0.20000000000000004)
 @given(lengths, limit, limit)
 def test_the_nearest_point_and_the_largest_product(lengths, norm_sum, root_square_sum):
     """Ties, zeros, either limit or both binding."""

@@ -55,6 +55,8 @@ class BlockLimits:
         if np.linalg.norm(on_simplex) <= root_limit:
             return on_simplex
         both = np.maximum(lengths - _ratio_threshold(lengths, sum_limit / root_limit), 0.0)
+        if not both.any():  # the limits are the same but for rounding: one length is left
+            both = on_simplex
         return both * (root_limit / float(np.linalg.norm(both)))
 
     def support(self, blocks: Floats) -> float:

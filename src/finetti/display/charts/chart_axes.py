@@ -101,7 +101,8 @@ def _round_ticks(shown: list[float], whole: bool = False) -> list[float]:
     for size in map(Decimal, sizes):
         multiples = range(math.ceil(start / size), math.floor(end / size) + 1)
         if len(multiples) > MIN_TICKS or (whole and size == 1):
-            return [float(number * size) for number in multiples]
+            # Values next to each other have fewer numbers between them than multiples.
+            return list(dict.fromkeys(float(number * size) for number in multiples))
     return shown[:: max(1, len(shown) - 1)]  # one value, or as good as one
 
 
