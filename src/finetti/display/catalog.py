@@ -61,7 +61,8 @@ class Catalog(Displayable, Generic[Entry]):
         return found
 
     def __repr__(self) -> str:
-        counts = Counter(getattr(each, "paper") or "others" for each in self)  # noqa: B009
+        entries: tuple[Any, ...] = self.entries
+        counts = Counter(each.paper or "others" for each in entries)
         parts = ", ".join(f"{paper} {count}" for paper, count in counts.items())
         return f"<{len(self)} {self.noun}{'' if len(self) == 1 else 's'}: {parts}>"
 

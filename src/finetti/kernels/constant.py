@@ -10,16 +10,8 @@ from finetti.kernels.geometry import log_parameter, positive
 from finetti.kernels.kernel import Kernel
 
 
-class Constant(Kernel):
-    """K(x, y) = c for all tokens: an unknown offset of variance c.
-
-    Args:
-        value: c > 0, learned through its logarithm.
-
-    >>> import jax.numpy as jnp
-    >>> round(float(Constant(2.0)(jnp.array([1.0]), jnp.array([-5.0]))), 4)
-    2.0
-    """
+class TokenFreeKernel(Kernel):
+    """Abstract: a kernel of one number c that does not look at the tokens."""
 
     log_value: Array
 
@@ -30,6 +22,21 @@ class Constant(Kernel):
     def value(self) -> Array:
         """c."""
         return jnp.exp(self.log_value)
+
+    def _on_scaled_tokens(self, log_scale: Array) -> Kernel:
+        return self
+
+
+class Constant(TokenFreeKernel):
+    """K(x, y) = c for all tokens: an unknown offset of variance c.
+
+    Args:
+        value: c > 0, learned through its logarithm.
+
+    >>> import jax.numpy as jnp
+    >>> round(float(Constant(2.0)(jnp.array([1.0]), jnp.array([-5.0]))), 4)
+    2.0
+    """
 
     @property
     def is_positive(self) -> bool:
@@ -50,11 +57,8 @@ class Constant(Kernel):
     def _features(self, xs: Array) -> Array:
         return jnp.broadcast_to(positive(self.log_value, xs.dtype, power=0.5), (len(xs), 1))
 
-    def _on_scaled_tokens(self, log_scale: Array) -> Kernel:
-        return self
 
-
-class White(Kernel):
+class White(TokenFreeKernel):
     """White noise: c between a token and itself, 0 between any two, also where they are equal.
 
     ``gram(xs)`` is c times the identity and ``gram(xs, ys)`` is 0. In CME attention
@@ -69,16 +73,6 @@ class White(Kernel):
     [[2.0, 0.0], [0.0, 2.0]]
     """
 
-    log_value: Array
-
-    def __init__(self, value: Any = 1.0):
-        self.log_value = log_parameter(value, "value", self._name)
-
-    @property
-    def value(self) -> Array:
-        """c."""
-        return jnp.exp(self.log_value)
-
     @property
     def has_noise(self) -> bool:
         """True."""
@@ -89,6 +83,3 @@ class White(Kernel):
 
     def _own_gram(self, xs: Array) -> Array:
         return positive(self.log_value, xs.dtype) * jnp.eye(len(xs), dtype=xs.dtype)
-
-    def _on_scaled_tokens(self, log_scale: Array) -> Kernel:
-        return self
