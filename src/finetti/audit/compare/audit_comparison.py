@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from finetti.audit.capacity import Capacity
-from finetti.audit.result import TITLES, Audit
+from finetti.audit.capacity.capacity_rows import Capacity
+from finetti.audit.measures.measurements import TITLES, Audit
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import largest_of, smallest_of
 from finetti.display.card import Card, Table

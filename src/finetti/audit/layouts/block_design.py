@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from finetti.audit.layouts import Layout
+from finetti.audit.layouts.layout_table import Layout
 
 # As config.json names them; each of ours is no larger than its argument.
 ACTIVATIONS = {
@@ -41,7 +41,7 @@ def read_design(
 ) -> BlockDesign:
     """By the table of names, and before it by ``config.json``; ``unread`` lie inside the layers.
 
-    >>> from finetti.audit.layouts import read_layouts
+    >>> from finetti.audit.layouts.layout_table import read_layouts
     >>> found = read_design(read_layouts()["gpt2"], {"activation_function": "gelu_new"})
     >>> found.order, found.activation, found.epsilon, len(found.assumed)
     ('pre', 'gelu_tanh', 1e-05, 1)

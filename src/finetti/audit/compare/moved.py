@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.audit.changes import CheckpointChanges, MatrixChange
-from finetti.audit.checkpoint import StoredTensor
-from finetti.audit.layouts import read_layouts
-from finetti.audit.mapping import MappedMatrix, map_checkpoint
-from finetti.audit.measures import MatrixMeasures, measure_matrix
-from finetti.audit.opening import open_checkpoint
-from finetti.audit.tuning import Place, WeightDelta
+from finetti.audit.capacity.fine_tuning import Place, WeightDelta
+from finetti.audit.compare.weight_changes import CheckpointChanges, MatrixChange
+from finetti.audit.layouts.layout_table import read_layouts
+from finetti.audit.layouts.tensor_mapping import MappedMatrix, map_checkpoint
+from finetti.audit.measures.matrix_norms import MatrixMeasures, measure_matrix
+from finetti.audit.readers.checkpoint_files import open_checkpoint
+from finetti.audit.readers.stored_tensor import StoredTensor
 from finetti.core.errors import InputError
 from finetti.core.numbers import largest_of
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from finetti.audit.adapters import AdaptedCheckpoint, MatrixStep, open_tuned, tensor_by_name
-from finetti.audit.angles import leading_angle
-from finetti.audit.auditing import WIDE
-from finetti.audit.checkpoint import Checkpoint, StoredTensor
-from finetti.audit.layouts import ROLES
-from finetti.audit.mapping import OUTSIDE, MappedLayer, MappedNetwork
-from finetti.audit.measures import MatrixMeasures, measure_product, measure_spectrum
-from finetti.audit.number_formats import ROUNDING
+from finetti.audit.layouts.layout_table import ROLES
+from finetti.audit.layouts.tensor_mapping import OUTSIDE, MappedLayer, MappedNetwork
+from finetti.audit.lora_checkpoint import AdaptedCheckpoint, MatrixStep, open_tuned, tensor_by_name
+from finetti.audit.measures.angles import leading_angle
+from finetti.audit.measures.checkpoint_audit import WIDE
+from finetti.audit.measures.matrix_norms import MatrixMeasures, measure_product, measure_spectrum
 from finetti.audit.proven import prove_checkpoint
+from finetti.audit.readers.number_formats import ROUNDING
+from finetti.audit.readers.stored_tensor import Checkpoint, StoredTensor
 from finetti.core.errors import InputError
 from finetti.core.threads import limit_threads
 from finetti.display.card import Card, Table

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from finetti.audit.checkpoint import StoredTensor
-from finetti.audit.safetensors_files import read_safetensors
+from finetti.audit.readers.safetensors_file import read_safetensors
+from finetti.audit.readers.stored_tensor import StoredTensor
 from finetti.core.errors import InputError
 from finetti.core.files import MEGABYTE, read_json
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.audit.number_formats import STORED, WHOLE, decode
+from finetti.audit.readers.number_formats import STORED, WHOLE, decode
 from finetti.core.errors import InputError
 
 MOST = 2**31  # numbers of a matrix, 16 GiB as float64

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.audit.checkpoint import StoredTensor
-from finetti.audit.number_formats import STORED, WHOLE, item_size
+from finetti.audit.readers.number_formats import STORED, WHOLE, item_size
+from finetti.audit.readers.stored_tensor import StoredTensor
 from finetti.core.errors import InputError
 from finetti.core.files import MEGABYTE, file_size, parse_json
 

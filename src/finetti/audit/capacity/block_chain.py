@@ -5,8 +5,8 @@ from collections.abc import Collection, Mapping
 from itertools import groupby
 from typing import Any
 
-from finetti.audit.measures import POWERS, MatrixMeasures
-from finetti.audit.result import Audit, HeadMeasures, LayerMeasures, OuterMeasures
+from finetti.audit.measures.matrix_norms import POWERS, MatrixMeasures
+from finetti.audit.measures.measurements import Audit, HeadMeasures, LayerMeasures, OuterMeasures
 from finetti.bounds import ours
 from finetti.core.errors import UnsupportedError
 

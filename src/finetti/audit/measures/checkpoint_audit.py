@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.audit.checkpoint import StoredTensor
-from finetti.audit.design import read_design
-from finetti.audit.layouts import OUTER
-from finetti.audit.mapping import ATTENTION, MappedLayer, MappedMatrix, MappedNetwork
-from finetti.audit.measures import MatrixMeasures, measure_matrix, measure_product
-from finetti.audit.proof import HeadGeometry
+from finetti.audit.layouts.block_design import read_design
+from finetti.audit.layouts.layout_table import OUTER
+from finetti.audit.layouts.shape_checks import HeadGeometry
+from finetti.audit.layouts.tensor_mapping import ATTENTION, MappedLayer, MappedMatrix, MappedNetwork
+from finetti.audit.measures.matrix_norms import MatrixMeasures, measure_matrix, measure_product
+from finetti.audit.measures.measurements import Audit, HeadMeasures, LayerMeasures, OuterMeasures
 from finetti.audit.proven import prove_checkpoint
-from finetti.audit.result import Audit, HeadMeasures, LayerMeasures, OuterMeasures
+from finetti.audit.readers.stored_tensor import StoredTensor
 from finetti.core.errors import InputError
 from finetti.core.numbers import largest_of
 from finetti.core.threads import limit_threads

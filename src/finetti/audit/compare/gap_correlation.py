@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from finetti.audit.comparison import AuditComparison
-from finetti.audit.rank_correlation import FEWEST, rank_correlation
+from finetti.audit.compare.audit_comparison import AuditComparison
+from finetti.audit.compare.rank_correlation import FEWEST, rank_correlation
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.files import read_file
 from finetti.core.statistics import Interval

@@ -4,7 +4,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from finetti.audit.mapping import ATTENTION, MappedLayer, MappedNetwork, config_number
+from finetti.audit.layouts.tensor_mapping import (
+    ATTENTION,
+    MappedLayer,
+    MappedNetwork,
+    config_number,
+)
 from finetti.core.errors import InputError
 from finetti.core.numbers import as_whole
 

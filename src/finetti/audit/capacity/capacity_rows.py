@@ -5,16 +5,16 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from finetti.audit.chain import COVERS, block_network, check_design, token_radius
-from finetti.audit.nearest import (
+from finetti.audit.capacity.block_chain import COVERS, block_network, check_design, token_radius
+from finetti.audit.capacity.fine_tuning import Place, WeightDelta, tuned_network
+from finetti.audit.capacity.nearest_class import (
     NEAREST_E,
     NEAREST_S,
     left_assumptions,
     projected_class,
     residual_class,
 )
-from finetti.audit.result import Audit
-from finetti.audit.tuning import Place, WeightDelta, tuned_network
+from finetti.audit.measures.measurements import Audit
 from finetti.bounds import Bound, BoundValue, RadiusGrid, RoundedClass, Sample, Term
 from finetti.bounds.exchangeability import FullTransformerCovering, TransformerRisk
 from finetti.bounds.ours import BlocksCovering, BlocksGap

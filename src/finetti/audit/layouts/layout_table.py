@@ -127,7 +127,7 @@ def read_layouts(path: str | Path | None = None) -> dict[str, Layout]:
     >>> ", ".join(read_layouts())
     'bert, albert, gpt2, vit, llama, torch, equinox'
     """
-    shipped = (files("finetti.audit") / "layouts.toml").read_bytes()
+    shipped = (files("finetti.audit.layouts") / "layouts.toml").read_bytes()
     found = {} if path is None else _parse(read_file(path, MAX_TABLE), str(path))
     own = {name: replace(each, own=True) for name, each in found.items()}
     return own | {k: v for k, v in _parse(shipped, "layouts.toml").items() if k not in own}

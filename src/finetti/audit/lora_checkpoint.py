@@ -8,11 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.audit.adapter_files import LoraAdapter, LowRankFactors, is_adapter, read_adapter
-from finetti.audit.checkpoint import Checkpoint, StoredTensor
-from finetti.audit.layouts import Layout, read_layouts
-from finetti.audit.mapping import ATTENTION, MappedMatrix, MappedNetwork, map_checkpoint
-from finetti.audit.opening import open_checkpoint
+from finetti.audit.layouts.layout_table import Layout, read_layouts
+from finetti.audit.layouts.tensor_mapping import (
+    ATTENTION,
+    MappedMatrix,
+    MappedNetwork,
+    map_checkpoint,
+)
+from finetti.audit.readers.checkpoint_files import open_checkpoint
+from finetti.audit.readers.lora_file import LoraAdapter, LowRankFactors, is_adapter, read_adapter
+from finetti.audit.readers.stored_tensor import Checkpoint, StoredTensor
 from finetti.core.errors import InputError
 
 Spot = tuple[tuple[int, ...], str]  # a layer's number, and a role

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.audit.certified import certified_product, certified_spectral
-from finetti.audit.singular import singular_values
+from finetti.audit.measures.certified_norm import certified_product, certified_spectral
+from finetti.audit.measures.singular_values import singular_values
 from finetti.core.arrays import check_finite
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.numbers import largest_of

@@ -4,12 +4,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-from finetti.audit.checkpoint import Checkpoint, StoredTensor
-from finetti.audit.hub_cache import find_snapshot
-from finetti.audit.in_memory import module_config, read_tree
-from finetti.audit.npz_files import read_npz
-from finetti.audit.safetensors_files import read_safetensors
-from finetti.audit.sharded import read_shards
+from finetti.audit.readers.array_tree import module_config, read_tree
+from finetti.audit.readers.hub_cache import find_snapshot
+from finetti.audit.readers.npz_file import read_npz
+from finetti.audit.readers.safetensors_file import read_safetensors
+from finetti.audit.readers.sharded import read_shards
+from finetti.audit.readers.stored_tensor import Checkpoint, StoredTensor
 from finetti.core.errors import InputError
 from finetti.core.files import MEGABYTE, read_json
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from finetti.audit.result import Audit, HeadMeasures, LayerMeasures
+from finetti.audit.measures.measurements import Audit, HeadMeasures, LayerMeasures
 from finetti.bounds.bound import NetworkShape
 from finetti.bounds.exchangeability import FullHeadNorms, FullLayerNorms, FullTransformer
 from finetti.bounds.exchangeability.layer_coverings import FullTransformerBound

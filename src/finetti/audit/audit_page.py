@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from finetti.audit.audit_report import Audited, AuditFindings
-from finetti.audit.capacity import RESOLUTION, TUNING, Capacity, CapacityRow
-from finetti.audit.changes import CheckpointChanges
-from finetti.audit.result import TITLES, Audit
+from finetti.audit.capacity.capacity_rows import RESOLUTION, TUNING, Capacity, CapacityRow
+from finetti.audit.compare.weight_changes import CheckpointChanges
+from finetti.audit.measures.measurements import TITLES, Audit
 from finetti.core.provenance import software
 from finetti.display import (
     Chart,

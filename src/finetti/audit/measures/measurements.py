@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from finetti.audit.design import BlockDesign
-from finetti.audit.measures import MatrixMeasures
-from finetti.audit.proof import HeadGeometry
+from finetti.audit.layouts.block_design import BlockDesign
+from finetti.audit.layouts.shape_checks import HeadGeometry
+from finetti.audit.measures.matrix_norms import MatrixMeasures
 from finetti.core.numbers import largest_of
 from finetti.display.card import Card, Table
 from finetti.display.displayable import Displayable

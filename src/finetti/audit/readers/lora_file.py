@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.audit.checkpoint import StoredTensor
-from finetti.audit.hub_cache import find_snapshot
-from finetti.audit.mapping import config_number
-from finetti.audit.safetensors_files import read_safetensors
+from finetti.audit.layouts.tensor_mapping import config_number
+from finetti.audit.readers.hub_cache import find_snapshot
+from finetti.audit.readers.safetensors_file import read_safetensors
+from finetti.audit.readers.stored_tensor import StoredTensor
 from finetti.core.errors import InputError
 from finetti.core.files import MEGABYTE, read_json
 

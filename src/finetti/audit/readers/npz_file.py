@@ -11,7 +11,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.audit.checkpoint import StoredTensor
+from finetti.audit.readers.stored_tensor import StoredTensor
 from finetti.core.errors import InputError
 from finetti.core.files import MEGABYTE, file_size
 

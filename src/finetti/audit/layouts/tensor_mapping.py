@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.audit.checkpoint import Checkpoint, StoredTensor
-from finetti.audit.layouts import Layout
-from finetti.audit.number_formats import WHOLE
+from finetti.audit.layouts.layout_table import Layout
+from finetti.audit.readers.number_formats import WHOLE
+from finetti.audit.readers.stored_tensor import Checkpoint, StoredTensor
 from finetti.core.errors import InputError
 
 QUANTIZER = re.compile(r"(.*[._])?(scales?|scale_inv|zeros|zero_points?|g_idx|absmax|quant_map)")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from finetti.audit.checkpoint import StoredTensor
+from finetti.audit.readers.stored_tensor import StoredTensor
 from finetti.core.errors import InputError
 
 KINDS = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16"}

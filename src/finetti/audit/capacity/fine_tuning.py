@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from finetti.audit.chain import COVERS, ChainBuilder, matrix_class
-from finetti.audit.mapping import ATTENTION
-from finetti.audit.measures import MatrixMeasures
-from finetti.audit.result import Audit, LayerMeasures
+from finetti.audit.capacity.block_chain import COVERS, ChainBuilder, matrix_class
+from finetti.audit.layouts.tensor_mapping import ATTENTION
+from finetti.audit.measures.matrix_norms import MatrixMeasures
+from finetti.audit.measures.measurements import Audit, LayerMeasures
 from finetti.bounds import ours
 from finetti.core.errors import bad_argument
 
