@@ -3,9 +3,9 @@
 A reader is followed case by case: through all settings of the bits that it should read, or, where
 they can be exchanged, all numbers of ones in each group of them. In each case what it reads lies
 between two extremes over all other bits. What [CLS] attends to may depend on the bits, as with the
-bag: its extremes are found exactly (`network.worst_case`). The attention of a gate is the same on
+bag: its extremes are found exactly (`verify.adversary`). The attention of a gate is the same on
 every input, since scores come from positions alone: its features lie within Σ|w_i − 1/n| + (the
-rest of the attention) of their points. Intervals through the lookup (`network.proof`) then bound
+rest of the attention) of their points. Intervals through the lookup (`interval_bound`) then bound
 what the reader says; a gate that is right up to rounding looks like a bit to the gates above, and
 the rounding is carried on.
 """
@@ -17,16 +17,21 @@ from numpy.typing import NDArray
 
 from finetti.boolean.domain import value_sizes
 from finetti.boolean.findings import InputBound
-from finetti.boolean.functions.base import MAX_SETTING_BITS, BooleanFunction, all_bits
-from finetti.boolean.functions.symmetric import Symmetric
-from finetti.boolean.gates import SparseGate, same_rule
+from finetti.boolean.language.families import Symmetric
+from finetti.boolean.language.gate_graph import SparseGate, same_rule
+from finetti.boolean.language.rule import MAX_SETTING_BITS, BooleanFunction, all_bits
 from finetti.boolean.network.block import Block
+from finetti.boolean.network.compiled_network import Network
 from finetti.boolean.network.lookup import Lookup
-from finetti.boolean.network.proof import distance, output_bounds, proof_fits, proof_work
-from finetti.boolean.network.tables import Tables
-from finetti.boolean.network.weights import Network
-from finetti.boolean.network.worst_case import feature_ranges
-from finetti.boolean.trials import MAX_SETTINGS_BYTES, MAX_WORK, choose_settings, each_count
+from finetti.boolean.network.sum_tables import Tables
+from finetti.boolean.verify.adversary import feature_ranges
+from finetti.boolean.verify.gate_proof import (
+    MAX_SETTINGS_BYTES,
+    MAX_WORK,
+    choose_settings,
+    each_count,
+)
+from finetti.boolean.verify.interval_bound import distance, output_bounds, proof_fits, proof_work
 from finetti.boolean.words import short_text
 from finetti.core.keys import generator
 from finetti.core.numbers import largest_of

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from finetti.boolean.arguments import CompilerArguments
-from finetti.boolean.embeddings.basis import MIN_GAP, as_vectors, draw_basis
-from finetti.boolean.embeddings.positions import RESERVED, BitPositions
+from finetti.boolean.compiler.compiler_options import CompilerArguments
+from finetti.boolean.embeddings.position_geometry import MIN_GAP, as_vectors, draw_basis
+from finetti.boolean.embeddings.position_vectors import RESERVED, BitPositions
 from finetti.boolean.refusals import readable_bytes
 
 MIN_AUTOMATIC_GAP = 0.5  # what an automatic width must reach

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.functions.base import BooleanFunction, all_bits
-from finetti.boolean.functions.symmetric import Symmetric
-from finetti.boolean.functions.truth_table import TruthTable
+from finetti.boolean.language.families import Symmetric
+from finetti.boolean.language.rule import BooleanFunction, all_bits
+from finetti.boolean.language.truth_table import TruthTable
 
 
 @lru_cache(maxsize=32)

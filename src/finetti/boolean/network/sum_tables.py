@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetti.boolean.domain import refuse_scores
-from finetti.boolean.functions.base import all_bits
+from finetti.boolean.language.rule import all_bits
 from finetti.core.numbers import largest_of
 
 BLOCK_ENTRIES = 2**23  # entries of a block of bits in floating point: 64 MB

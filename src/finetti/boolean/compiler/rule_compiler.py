@@ -5,9 +5,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from finetti.boolean.compiled import Compiled
-from finetti.boolean.compiler import compile
-from finetti.boolean.composer import compose
-from finetti.boolean.functions.base import BooleanFunction
+from finetti.boolean.compiler.cls_compiler import compile
+from finetti.boolean.compiler.gate_compiler import compose
+from finetti.boolean.language.rule import BooleanFunction
 from finetti.display.progress import Progress, progress_bar
 
 

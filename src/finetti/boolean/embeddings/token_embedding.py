@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.embeddings.basis import MIN_EIGENVALUE, Geometry, measure_geometry
-from finetti.boolean.embeddings.positions import RESERVED, BitPositions, Indices
+from finetti.boolean.embeddings.position_geometry import MIN_EIGENVALUE, Geometry, measure_geometry
+from finetti.boolean.embeddings.position_vectors import RESERVED, BitPositions, Indices
 
 ZERO_BIT, ONE_BIT, CLS = range(RESERVED)  # the coordinates of e_0, e_1, v_[CLS]
 

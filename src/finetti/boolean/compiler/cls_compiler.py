@@ -5,28 +5,28 @@ from typing import Any
 
 import numpy as np
 
-from finetti.boolean.arguments import MAX_BYTES, CompilerArguments, check_arguments
 from finetti.boolean.compiled import Compiled
-from finetti.boolean.domain import MAX_WEIGHT, all_values, values_reason
-from finetti.boolean.embeddings.base import Embedding, HeadMatrices, Relevant
-from finetti.boolean.embeddings.basis import MIN_GAP, automatic_width, measure_geometry
-from finetti.boolean.embeddings.positions import RESERVED, BitPositions
-from finetti.boolean.functions.base import MAX_TABLE_BITS, BooleanFunction, all_bits
-from finetti.boolean.functions.symmetric import Symmetric
-from finetti.boolean.functions.truth_table import TruthTable
-from finetti.boolean.network.block import Block
-from finetti.boolean.network.lookup import CORNERS, Lookup, make_lookup
-from finetti.boolean.parser import as_function
-from finetti.boolean.planning import (
+from finetti.boolean.compiler.compiler_options import MAX_BYTES, CompilerArguments, check_arguments
+from finetti.boolean.compiler.width_search import (
     MAX_TABLE_BYTES,
     Attempt,
     Found,
     PositionRequest,
     choose_positions,
 )
+from finetti.boolean.domain import MAX_WEIGHT, all_values, values_reason
+from finetti.boolean.embeddings.position_geometry import MIN_GAP, automatic_width, measure_geometry
+from finetti.boolean.embeddings.position_vectors import RESERVED, BitPositions
+from finetti.boolean.embeddings.token_embedding import Embedding, HeadMatrices, Relevant
+from finetti.boolean.language.families import Symmetric
+from finetti.boolean.language.parser import as_function
+from finetti.boolean.language.rule import MAX_TABLE_BITS, BooleanFunction, all_bits
+from finetti.boolean.language.simplify import simplify
+from finetti.boolean.language.truth_table import TruthTable
+from finetti.boolean.network.block import Block
+from finetti.boolean.network.lookup import CORNERS, Lookup, make_lookup
 from finetti.boolean.refusals import GATES_ADVICE, Refusals, readable_bytes
-from finetti.boolean.simplification import simplify
-from finetti.boolean.verification import OnProgress
+from finetti.boolean.verify.verification import OnProgress
 from finetti.boolean.words import counted
 
 BYTES_PER_ENTRY = 48  # of every column at every position: two tables and more, in two precisions

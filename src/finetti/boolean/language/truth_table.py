@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.functions.base import MAX_TABLE_BITS, BooleanFunction, as_indices
+from finetti.boolean.language.rule import MAX_TABLE_BITS, BooleanFunction, as_indices
 from finetti.core.errors import bad_argument
 
 

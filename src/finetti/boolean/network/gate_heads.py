@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.embeddings.base import score_scale
-from finetti.boolean.embeddings.basis import MIN_EIGENVALUE, MIN_GAP
-from finetti.boolean.embeddings.positions import RESERVED, BitPositions, StandardPositions
-from finetti.boolean.gates import Gates
+from finetti.boolean.embeddings.position_geometry import MIN_EIGENVALUE, MIN_GAP
+from finetti.boolean.embeddings.position_vectors import RESERVED, BitPositions, StandardPositions
+from finetti.boolean.embeddings.token_embedding import score_scale
+from finetti.boolean.language.gate_graph import Gates
 from finetti.boolean.network.block import Block, Read
 from finetti.boolean.network.recognition import SIGN_MEANS, make_recognition
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from finetti.boolean.embeddings import EMBEDDINGS, find_embedding
-from finetti.boolean.embeddings.base import Embedding
-from finetti.boolean.functions.base import BooleanFunction
+from finetti.boolean.embeddings.token_embedding import Embedding
+from finetti.boolean.language.rule import BooleanFunction
 from finetti.boolean.refusals import Refusals
 from finetti.boolean.words import bits_of
 

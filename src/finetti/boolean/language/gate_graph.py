@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.functions.base import MAX_SETTING_BITS, BooleanFunction, all_bits
-from finetti.boolean.functions.expressions import (
+from finetti.boolean.language.expression import (
     ExpressionRule,
     Gate,
     Negation,
@@ -18,8 +17,9 @@ from finetti.boolean.functions.expressions import (
     TruthValue,
     Variable,
 )
-from finetti.boolean.functions.symmetric import Family
-from finetti.boolean.simplification import without_idle
+from finetti.boolean.language.families import Family
+from finetti.boolean.language.rule import MAX_SETTING_BITS, BooleanFunction, all_bits
+from finetti.boolean.language.simplify import without_idle
 from finetti.boolean.words import short_text
 from finetti.core.errors import InputError, bad_argument
 

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetti.boolean.domain import seal
-from finetti.boolean.embeddings.base import CLS, ONE_BIT, ZERO_BIT, Embedding, unit
-from finetti.boolean.embeddings.positions import RESERVED, BitPositions
-from finetti.boolean.gates import Gates
+from finetti.boolean.embeddings.position_vectors import RESERVED, BitPositions
+from finetti.boolean.embeddings.token_embedding import CLS, ONE_BIT, ZERO_BIT, Embedding, unit
+from finetti.boolean.language.gate_graph import Gates
 from finetti.boolean.network.block import Block, Read
 from finetti.boolean.network.runner import Runner
-from finetti.boolean.network.tables import Tables, make_tables
+from finetti.boolean.network.sum_tables import Tables, make_tables
 from finetti.core.errors import InputError
 
 

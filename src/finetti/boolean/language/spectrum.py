@@ -6,7 +6,7 @@ from itertools import compress
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.functions.base import BooleanFunction, all_bits
+from finetti.boolean.language.rule import BooleanFunction, all_bits
 from finetti.core.numbers import largest_of
 from finetti.display.card import Card, Table
 from finetti.display.displayable import Displayable
@@ -74,7 +74,7 @@ def spectrum(function: BooleanFunction) -> WalshSpectrum:
 
     f̂(S) = 2^{-s} Σ_b f(b)χ_S(b), by the fast transform.
 
-    >>> from finetti.boolean.functions.symmetric import And, Parity
+    >>> from finetti.boolean.language.families import And, Parity
     >>> spectrum(And((3, 7))).coefficients.tolist()
     [0.25, -0.25, -0.25, 0.25]
     >>> spectrum(Parity((1, 2, 3))).degree, spectrum(Parity((1, 2, 3))).influences.tolist()

@@ -12,8 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, NoReturn, get_args
 
-from finetti.boolean.functions.base import BooleanFunction
-from finetti.boolean.functions.expressions import (
+from finetti.boolean.language.expression import (
     COUNTED,
     NAMES,
     ExpressionRule,
@@ -23,7 +22,8 @@ from finetti.boolean.functions.expressions import (
     TruthValue,
     Variable,
 )
-from finetti.boolean.functions.symmetric import Kind
+from finetti.boolean.language.families import Kind
+from finetti.boolean.language.rule import BooleanFunction
 from finetti.core.errors import InputError, bad_argument
 
 TOKEN = re.compile(

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.embeddings.positions import Indices
-from finetti.boolean.network.tables import Tables
+from finetti.boolean.embeddings.position_vectors import Indices
+from finetti.boolean.network.sum_tables import Tables
 from finetti.core.numbers import largest_of
 
 MAX_STEPS = 60

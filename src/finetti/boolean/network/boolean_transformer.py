@@ -12,8 +12,8 @@ from jaxtyping import Array, Float
 from finetti.attention.networks.multihead import MultiHead
 from finetti.attention.networks.self_attention import Positions
 from finetti.boolean.check import Check
-from finetti.boolean.embeddings.base import ONE_BIT, Embedding
-from finetti.boolean.functions.base import binary_array
+from finetti.boolean.embeddings.token_embedding import ONE_BIT, Embedding
+from finetti.boolean.language.rule import binary_array
 from finetti.core.arrays import is_concrete
 from finetti.core.errors import bad_argument
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.functions.base import BooleanFunction, as_indices
+from finetti.boolean.language.rule import BooleanFunction, as_indices
 from finetti.core.errors import bad_argument
 
 Kind = Literal["and", "or", "parity", "majority", "atleast", "exactly"]

@@ -2,20 +2,25 @@
 
 from typing import Any
 
-from finetti.boolean.arguments import MAX_BYTES, CompilerArguments, check_arguments
 from finetti.boolean.compiled import Compiled
-from finetti.boolean.compiler import BYTES_PER_ENTRY
-from finetti.boolean.embeddings.basis import MIN_GAP, automatic_width, measure_geometry
-from finetti.boolean.embeddings.positions import BitPositions
-from finetti.boolean.functions.base import BooleanFunction
-from finetti.boolean.functions.expressions import ExpressionRule
-from finetti.boolean.gates import Gates, as_tree, split
-from finetti.boolean.network.gate_blocks import Keys, level_gates, make_blocks, make_keys
+from finetti.boolean.compiler.cls_compiler import BYTES_PER_ENTRY
+from finetti.boolean.compiler.compiler_options import MAX_BYTES, CompilerArguments, check_arguments
+from finetti.boolean.compiler.width_search import (
+    MAX_TABLE_BYTES,
+    Attempt,
+    PositionRequest,
+    choose_positions,
+)
+from finetti.boolean.embeddings.position_geometry import MIN_GAP, automatic_width, measure_geometry
+from finetti.boolean.embeddings.position_vectors import BitPositions
+from finetti.boolean.language.expression import ExpressionRule
+from finetti.boolean.language.gate_graph import Gates, as_tree, split
+from finetti.boolean.language.parser import parse
+from finetti.boolean.language.rule import BooleanFunction
+from finetti.boolean.network.gate_heads import Keys, level_gates, make_blocks, make_keys
 from finetti.boolean.network.recognition import recognition_bytes
-from finetti.boolean.parser import parse
-from finetti.boolean.planning import MAX_TABLE_BYTES, Attempt, PositionRequest, choose_positions
 from finetti.boolean.refusals import Refusals, readable_bytes
-from finetti.boolean.verification import OnProgress
+from finetti.boolean.verify.verification import OnProgress
 from finetti.boolean.words import counted
 from finetti.core.errors import InputError
 

@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetti.boolean.domain import all_values
-from finetti.boolean.embeddings.base import HeadBounds, Relevant, scale_bound
+from finetti.boolean.embeddings.token_embedding import HeadBounds, Relevant, scale_bound
 from finetti.boolean.findings import NormBound
-from finetti.boolean.functions.base import BooleanFunction
-from finetti.boolean.functions.symmetric import Symmetric
+from finetti.boolean.language.families import Symmetric
+from finetti.boolean.language.rule import BooleanFunction
 from finetti.boolean.network.block import Block
+from finetti.boolean.network.compiled_network import Network
 from finetti.boolean.network.lookup import Lookup
-from finetti.boolean.network.weights import Network
 from finetti.bounds.sample import Sample
 from finetti.bounds.sparse_variables.array_norms import head_norms
 from finetti.bounds.sparse_variables.head_class import HeadClass, MultiHeadClass, SoftmaxHeadNorms

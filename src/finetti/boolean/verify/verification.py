@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.all_inputs import input_bound
 from finetti.boolean.check import EXACT_RTOL, MAX_ROUNDING_RTOL, Check, Counterexample
 from finetti.boolean.domain import all_values, value_sizes, values_reason
-from finetti.boolean.functions.base import BooleanFunction, all_bits
-from finetti.boolean.functions.expressions import ExpressionRule
+from finetti.boolean.language.expression import ExpressionRule
+from finetti.boolean.language.rule import BooleanFunction, all_bits
+from finetti.boolean.language.simplify import simplify
+from finetti.boolean.network.compiled_network import Network
 from finetti.boolean.network.runner import Runner, Trials
-from finetti.boolean.network.weights import Network
-from finetti.boolean.simplification import simplify
-from finetti.boolean.trials import make_trials, work_per_input
+from finetti.boolean.verify.cls_proof import input_bound
+from finetti.boolean.verify.gate_proof import make_trials, work_per_input
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.numbers import largest_of, smallest_of
 

@@ -8,21 +8,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.arguments import MAX_BYTES
 from finetti.boolean.compiled import Compiled
+from finetti.boolean.compiler.compiler_options import MAX_BYTES
 from finetti.boolean.embeddings import EMBEDDINGS, find_embedding
-from finetti.boolean.embeddings import positions as kinds
-from finetti.boolean.embeddings.base import Embedding, HeadMatrices
-from finetti.boolean.embeddings.positions import RESERVED, BitPositions
-from finetti.boolean.functions.base import BooleanFunction
-from finetti.boolean.functions.expressions import ExpressionRule
-from finetti.boolean.functions.symmetric import Symmetric
-from finetti.boolean.functions.truth_table import TruthTable
-from finetti.boolean.gates import Gates, split
+from finetti.boolean.embeddings import position_vectors as kinds
+from finetti.boolean.embeddings.position_vectors import RESERVED, BitPositions
+from finetti.boolean.embeddings.token_embedding import Embedding, HeadMatrices
+from finetti.boolean.language.expression import ExpressionRule
+from finetti.boolean.language.families import Symmetric
+from finetti.boolean.language.gate_graph import Gates, split
+from finetti.boolean.language.parser import parse
+from finetti.boolean.language.rule import BooleanFunction
+from finetti.boolean.language.truth_table import TruthTable
 from finetti.boolean.network.block import Block
-from finetti.boolean.network.gate_blocks import make_blocks, make_keys
+from finetti.boolean.network.gate_heads import make_blocks, make_keys
 from finetti.boolean.network.lookup import LOOKUP_NAMES, Lookup
-from finetti.boolean.parser import parse
 from finetti.boolean.saving import FORMAT, READERS
 from finetti.boolean.words import counted
 from finetti.core.errors import InputError

@@ -5,12 +5,12 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.embeddings.positions import Indices
-from finetti.boolean.functions.base import MAX_SETTING_BITS, BooleanFunction, all_bits
-from finetti.boolean.gates import Gates
+from finetti.boolean.embeddings.position_vectors import Indices
+from finetti.boolean.language.gate_graph import Gates
+from finetti.boolean.language.rule import MAX_SETTING_BITS, BooleanFunction, all_bits
+from finetti.boolean.network.compiled_network import Network
 from finetti.boolean.network.runner import Trials
-from finetti.boolean.network.tables import Tables
-from finetti.boolean.network.weights import Network
+from finetti.boolean.network.sum_tables import Tables
 from finetti.core.keys import generator
 
 MAX_WORK = 2 * 10**10  # multiplications of all trials
@@ -94,7 +94,7 @@ def make_trials(network: Network, own: BooleanFunction, function: BooleanFunctio
 def _cls_trials(network: Network, hints: Indices, indices: Indices) -> Trials:
     """Settings of the bits of the rule, of those that move a head (measured) and of those that the
     network was built for, each with the others all 0, all 1, random, and chosen for it by the
-    adversary of every feature, which finds the worst of all (`network.worst_case`)."""
+    adversary of every feature, which finds the worst of all (`verify.adversary`)."""
     tables, lookup, length = network.tables, network.blocks[0].lookup, network.context_length
     rng = generator("boolean verification", 0, length)
     per_pattern = lookup.work << min(len(indices), MAX_SETTING_BITS)

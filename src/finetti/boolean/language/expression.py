@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.functions.base import BooleanFunction
-from finetti.boolean.functions.symmetric import Kind, by_ones
+from finetti.boolean.language.families import Kind, by_ones
+from finetti.boolean.language.rule import BooleanFunction
 
 SIGNS = {"and": " & ", "or": " | ", "parity": " ^ "}
 NAMES: dict[str, str] = {"majority": "maj"}  # of calls, where they differ from the kind

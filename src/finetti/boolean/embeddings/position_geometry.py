@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.embeddings.positions import (
+from finetti.boolean.embeddings.position_vectors import (
     RESERVED,
     BitPositions,
     DensePositions,
