@@ -16,7 +16,7 @@ from finetti.core.numbers import largest_of, smallest_of
 
 ROOT = Path(__file__).parent.parent
 WHOLE = {  # counts, widths and depths
-    "attention/binary/dropped_tokens.py": ("max(size for size in range",),
+    "probe/cls_attention/dropped_tokens.py": ("max(size for size in range",),
     "attention/cme/iterative.py": ("min(rank,",),
     "attention/fast_weights/chunks.py": ("min(chunk,",),
     "boolean/language/gate_graph.py": ("max(self.level(",),

@@ -5,7 +5,7 @@ With e_{b,t,h} = exp(score − shift_h), attention is num_h/den_h with
     den_h = e_cls + Σ_t e_{b_t,t,h},   num_h = e_cls v_cls + Σ_t e_{b_t,t,h} v_{b_t,t,h}
 
 so each input is a choice of one row of two per position, and its sums are all that matters: no
-array is ever T × T or batch × T × d. (`finetti.attention.binary` does the same in JAX.) Where no
+array is ever T × T or batch × T × d. (`finetti.probe.cls_attention` does the same in JAX.) Where no
 bit changes the attention, as that of gates, exponentials are divided by den_h beforehand, and what
 is read is linear in what is seen of the bits: one table of attention is enough, and the product
 with it takes ±1 for 0 and 1.

@@ -14,11 +14,11 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
-from finetti.attention.binary.binary_tables import BinaryTables
 from finetti.attention.networks.weights import promote
 from finetti.core.arrays import is_concrete
 from finetti.core.conversion import as_array
 from finetti.core.errors import InputError, bad_argument
+from finetti.probe.cls_attention.cls_tables import BinaryTables
 
 Method = Literal["split", "difference", "auto", "select"]
 MAX_LOSS = 8.0  # times the rounding error of "split" that "auto" accepts: three bits
@@ -55,7 +55,7 @@ def binary_attention(
     refused; inside ``jit``, where scores cannot be looked at, the answer may be NaN.
 
     >>> import jax, jax.numpy as jnp
-    >>> from finetti.attention.binary.binary_tables import binary_tables
+    >>> from finetti.probe.cls_attention.cls_tables import binary_tables
     >>> key = jax.random.key(0)
     >>> tokens, cls = jax.random.normal(key, (2, 100, 8)), jnp.ones(8)
     >>> weights = jax.random.normal(key, (3, 4, 8, 2)) / 8**0.5

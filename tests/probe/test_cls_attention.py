@@ -7,14 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finetti.attention.binary.binary_tables import (
+from finetti.attention.networks.multihead import MultiHead
+from finetti.core.errors import InputError
+from finetti.probe.cls_attention.cls_tables import (
     BinaryTables,
     binary_tables,
     normalized_tables,
 )
-from finetti.attention.binary.binary_tokens import binary_attention
-from finetti.attention.networks.multihead import MultiHead
-from finetti.core.errors import InputError
+from finetti.probe.cls_attention.table_attention import binary_attention
 
 pytestmark = pytest.mark.rounding
 

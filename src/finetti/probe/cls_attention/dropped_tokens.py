@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, UInt32
 
 from finetti.core.errors import bad_argument
-from finetti.core.masks import keep
+from finetti.probe.cls_attention.dropout_masks import keep
 
 # Bytes of a block's tokens: a share of a core's own cache.
 BLOCK_BYTES = 400_000
@@ -38,8 +38,7 @@ def dropped_attention(
         step: what a bit adds to it.
         absorbed: queries in the space of tokens, for each sample.
         bits: zeros and ones.
-        words: of `finetti.core.masks.mask_words`: for D, numbered as (m, n, d), and for D', as
-            (m, n, H).
+        words: of `dropout_masks.mask_words`: for D, as (m, n, d), and for D', as (m, n, H).
         rates: of both dropouts.
 
     With r_t = 1/√(variance + ε) the scores are r_t·x_t·(absorbed − its mean), and Σ_t p̃_t x̂_t is

@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 from finetti.core.errors import InputError
-from finetti.core.masks import dropout_mask, keep, mask_words
+from finetti.probe.cls_attention.dropout_masks import dropout_mask, keep, mask_words
 
 LEVEL = 1e-4
 SHAPE = (64, 32, 100)
