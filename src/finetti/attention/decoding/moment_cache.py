@@ -1,7 +1,8 @@
 """Decoding over a finite feature map: D×D and D×d_v numbers, however long the context becomes.
 
 With rows φ̃_i = φ(k_i)/√λ_i and ṽ_i = v_i/√λ_i as in `finetti.attention.cme.feature_space` the
-state is A = I + Σ φ̃_iφ̃_iᵀ and b = Σ φ̃_iṽ_iᵀ: a pair is added in O(D²), a query reads φ(q)ᵀA⁻¹b in O(D³).
+state is A = I + Σ φ̃_iφ̃_iᵀ and b = Σ φ̃_iṽ_iᵀ: a pair is added in O(D²), a query reads φ(q)ᵀA⁻¹b
+in O(D³).
 """
 
 import math
