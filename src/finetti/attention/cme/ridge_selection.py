@@ -162,7 +162,7 @@ def _spectra(
 ) -> list[GramSpectrum]:
     check_kernel(kernel, owner)
     with float64():
-        contexts = arrange(owner, None, np.asarray(keys), values, mask)
+        contexts = arrange(owner, None, np.asarray(keys), values, mask).arrays
         spectra = []
         for index in range(len(contexts.keys)):
             kept = slice(None) if contexts.mask is None else np.asarray(contexts.mask[index])

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
+from finetti.attention.modules.attention_module import masked_softmax
 from finetti.attention.networks.activations import Activation, as_activation
 from finetti.attention.networks.softmax_constants import softmax_constant
 from finetti.attention.networks.weights import as_weights, promote
-from finetti.attention.normalized import masked_softmax
 from finetti.core.forms import Form
 from finetti.core.norms import spectral
 
