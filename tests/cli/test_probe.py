@@ -233,10 +233,9 @@ def test_a_search_answers_from_few_trials(tmp_path, monkeypatch):
     result = probe("--search", "--learner", "tree", *sizes, "--quiet", "--json")
     assert result.exit_code == 0, result.stderr
     document = json.loads(result.stdout)
-    (search,) = document["searches"]
-    (found,) = search["results"]
+    found = document["searches"]["tree"]["results"]["8"]
     assert found["trials"] == document["trials"]["done"] <= 9
     critical = document["analysis"]["critical"][0]
-    assert critical["n_samples"] == found["n_samples"]
+    assert critical["critical"] == found["size"]["value"]
     assert "--search" in document["command"].split()
     assert "--search" in (tmp_path / "probe" / "probe.html").read_text()

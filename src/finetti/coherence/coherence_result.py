@@ -2,17 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from finetti.coherence.defects.defect import Defect
 from finetti.coherence.predictors.context_predictor import LAW
 from finetti.coherence.predictors.world_predictor import world_predictor
 from finetti.coherence.truth_distance import Distance
-from finetti.core.numbers import to_plain
+from finetti.core.numbers import field_values, to_plain
 from finetti.display.card import Card, Table
 from finetti.display.formatting import format_number
 from finetti.display.pages.run_result import RunResult
 from finetti.latent.world import LatentModel
+
+if TYPE_CHECKING:
+    from finetti.display.pages.document import Document
 
 COLUMNS = ("order", "martingale", "two-step")
 OF_TWO_LETTERS = ("order", "martingale = two-step")  # the same number, and shown once
@@ -55,15 +58,7 @@ class CoherenceRow:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        named = zip(COLUMNS, self.defects, self.expected, strict=True)
-        found = {
-            name: None if each is None else {**each.to_dict(), "expected": wanted}
-            for name, each, wanted in named
-        }
-        own = {"name": self.name, "context_length": self.context_length}
-        far = None if self.distance is None else self.distance.to_dict()
-        moves = {"one_token_moves": self.one_token_moves}
-        return {**own, **found, **moves, "distance": far, "as_expected": self.as_expected}
+        return field_values(self, "as_expected")
 
 
 @dataclass(frozen=True)
@@ -95,17 +90,12 @@ class CoherenceVerdict:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {
-            "name": self.name,
-            "verdict": self.text,
-            "defects_at": list(self.defects_at),
-            "not_measured": list(self.not_measured),
-        }
+        return {**field_values(self), "verdict": self.text}
 
 
 @dataclass(frozen=True, eq=False)
-class CoherenceFindings(RunResult):
-    """Targets and their defects in one world."""
+class CoherenceTable(RunResult):
+    """Targets and their defects in one world; it prints itself and draws its page."""
 
     page_name: ClassVar[str] = "coherence.html"
 
@@ -226,8 +216,8 @@ class CoherenceFindings(RunResult):
             "context_lengths": list(self.context_lengths),
             "headline": self.headline,
             "as_expected": self.as_expected,
-            "verdicts": [each.to_dict() for each in self.verdicts],
-            "rows": [row.to_dict() for row in self.rows],
+            "verdicts": self.verdicts,
+            "rows": self.rows,
         }
         return to_plain(document, nan="NaN")
 
@@ -236,6 +226,12 @@ class CoherenceFindings(RunResult):
         """Members of the family that do not behave as expected."""
         names = sorted({row.name for row in self.rows if not row.as_expected})
         return (f"Not as expected: {', '.join(names)}.",) if names else ()
+
+    def page(self, command: str = "") -> "Document":
+        """The page: the table, and defects and distance against the context length."""
+        from finetti.coherence.coherence_page import coherence_page  # which draws charts
+
+        return coherence_page(self, command)
 
     def __card__(self) -> Card:
         return Card(self.headline, (("world", self.world.name),), (self.table(),), self.notes)

@@ -16,7 +16,7 @@ from finetti.coherence.predictors.predictor_loading import as_predictor
 from finetti.coherence.predictors.world_predictor import world_predictor
 from finetti.core.arguments import Floats, one_hot
 from finetti.core.keys import generator
-from finetti.core.numbers import as_whole, largest_of, to_plain
+from finetti.core.numbers import as_whole, largest_of
 from finetti.core.statistics import mean_with_error, wilson_interval
 from finetti.display.card import Card, Table
 from finetti.display.displayable import Displayable
@@ -71,11 +71,6 @@ class Distance:
         if not self.is_none:
             return format_number(self.value, 2)
         return "✓" if self.n_draws is None else f"≤ {format_number(self.interval[1], 2)}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        fields = {name: value for name, value in vars(self).items() if name != "context_length"}
-        return to_plain(fields)
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ from .learners.learner import NetworkLearner as NetworkLearner
 from .learners.learner_names import load_learner as load_learner
 from .learners.paper_transformer import TransformerLearner as TransformerLearner
 from .probe_experiment import ProbeExperiment as ProbeExperiment
-from .probe_page import ProbeResult as ProbeResult
+from .probe_result import ProbeResult as ProbeResult
 from .probe_run import run_probe as run_probe
 from .probe_trial import ProbeParameters as ProbeParameters
 from .probe_trial import ProbeTrial as ProbeTrial

@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
+from finetti.core.numbers import field_values, to_plain
 from finetti.core.statistics import Interval
-from finetti.display import Table, format_interval
+from finetti.display import Section, Table, format_interval
 from finetti.probe.analysis.critical_size import CriticalSize
 from finetti.probe.analysis.learner_comparison import LearnerComparison, compare_learners
 from finetti.probe.analysis.probe_analysis import Analysis, analyze
@@ -25,8 +26,8 @@ AHEAD = 10  # times the longest context: where the laws are asked
 
 
 @dataclass(frozen=True)
-class ProbeFindings(ExperimentResult):
-    """What a probe found: the analysis of its trials, and tables of it.
+class ProbeResult(ExperimentResult):
+    """What a probe found: the analysis of its trials; it prints its tables and draws its page.
 
     Args:
         experiment: what was asked.
@@ -214,28 +215,34 @@ class ProbeFindings(ExperimentResult):
         text = "the probe does not train them step by step"
         return (f"No training curves of {', '.join(names)}: {text}.",)
 
+    @property
+    def summary(self) -> str:
+        """What was done, as the first paragraph of the page."""
+        from finetti.probe.probe_page import describe_probe
+
+        return describe_probe(self)
+
+    def sections(self) -> list[Section]:
+        """The content of the page."""
+        from finetti.probe.probe_page import probe_sections  # which draws charts
+
+        return probe_sections(self)
+
     def values(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {
-            "searches": [
-                {"learner": learner, **report.to_dict()}
-                for learner, report in (self.searches or {}).items()
-            ],
-            "analysis": self.analysis and self.analysis.to_dict(),
+        found = {
+            "searches": self.searches,
+            "analysis": self.analysis,
             "information": [
-                {
-                    "context_length": length,
-                    "counting": each.counting,
-                    "packing": each.packing,
-                    "first_order": each.first_order,
-                }
+                {"context_length": length, **field_values(each)}
                 for length, each in self.bounds.items()
             ],
-            "comparisons": [each.to_dict() for each in self.comparisons],
-            "ratios": [each.to_dict() for each in self.ratios],
-            "transitions": self.transitions and self.transitions.to_dict(),
+            "comparisons": self.comparisons,
+            "ratios": self.ratios,
+            "transitions": self.transitions,
             "reasons": self.reasons,
         }
+        return to_plain(found)
 
     def tables(self) -> list[Table]:
         """What people read at the end of a run."""

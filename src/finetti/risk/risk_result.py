@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
+from finetti.core.numbers import field_values, to_plain
 from finetti.core.statistics import Slope, power_law_slope
-from finetti.display import Table, format_number
+from finetti.display import Section, Table, format_number
 from finetti.risk.risk_experiment import RiskExperiment
 from finetti.risk.risk_trial import MEASURED, PARTS
 from finetti.studies.experiment import ExperimentResult
@@ -32,6 +33,16 @@ class RiskPoint:
     noise: float
     train_risk: float
     bound: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        values = {
+            name: {"value": value, "standard_error": error}
+            for name, (value, error) in self.values.items()
+        }
+        shown = field_values(self, "against_baseline")
+        del shown["values"]
+        return {**shown, **values}
 
     def told(self, name: str) -> str:
         """A part as people read it, as in ≤ 0.52 ± 0.03."""
@@ -71,8 +82,8 @@ class RiskPoint:
 
 
 @dataclass(frozen=True)
-class RiskFindings(ExperimentResult):
-    """What a study of the excess risk found, and a table of it.
+class RiskResult(ExperimentResult):
+    """What a study of the excess risk found; it prints its table and draws its page.
 
     Args:
         experiment: what was asked.
@@ -169,28 +180,22 @@ class RiskFindings(ExperimentResult):
         title = "Excess risk, taken apart"
         return [Table(title, columns, tuple(rows))] if rows else []
 
+    @property
+    def summary(self) -> str:
+        """What was done, as the first paragraph of the page."""
+        from finetti.risk.risk_page import describe_study
+
+        return describe_study(self)
+
+    def sections(self) -> list[Section]:
+        """The content of the page."""
+        from finetti.risk.risk_page import risk_sections  # which draws charts
+
+        return risk_sections(self)
+
     def values(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        slope = None if self.slope is None else vars(self.slope)
-        return {
-            "points": [
-                {
-                    "n_samples": point.n_samples,
-                    "trials": point.trials,
-                    **{
-                        name: {"value": value, "standard_error": error}
-                        for name, (value, error) in point.values.items()
-                    },
-                    "against_baseline": point.against_baseline,
-                    "noise": point.noise,
-                    "train_risk": point.train_risk,
-                    "bound": point.bound,
-                }
-                for point in self.points
-            ],
-            "slope": slope,
-            "notes": list(self.notes),
-        }
+        return to_plain({"points": self.points, "slope": self.slope, "notes": self.notes})
 
 
 def _point(n_samples: int, rows: pd.DataFrame) -> RiskPoint:

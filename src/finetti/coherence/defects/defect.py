@@ -1,11 +1,12 @@
 """How far a predictor is from coherence: sizes, and whether they are more than nothing."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from finetti.core.arguments import Floats
+from finetti.core.numbers import field_values
 from finetti.display.card import Card
 from finetti.display.displayable import Displayable
 from finetti.display.formatting import format_number
@@ -41,12 +42,12 @@ class Defect(Displayable):
     """
 
     name: str
-    sizes: Floats
+    sizes: Floats = field(repr=False)
     exact: bool
     standard_error: float | None = None
     p_value: float | None = None
     note: str = ""
-    rounding: Floats | float = 0.0
+    rounding: Floats | float = field(default=0.0, repr=False)
     unit: str = "spread"
     all_contexts: bool = False
 
@@ -85,16 +86,7 @@ class Defect(Displayable):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {
-            "median": self.median,
-            "maximum": self.maximum,
-            "unit": self.unit,
-            "exact": self.exact,
-            "all_contexts": self.all_contexts,
-            "standard_error": self.standard_error,
-            "p_value": self.p_value,
-            "holds": self.holds(),
-        }
+        return {**field_values(self, "median", "maximum"), "holds": self.holds()}
 
     def __card__(self) -> Card:
         fields: list[tuple[str, Any]] = [

@@ -2,12 +2,11 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from finetti.core.keys import generator
-from finetti.core.numbers import to_plain
 from finetti.core.statistics import Interval, percentile_interval, wilson_interval
 from finetti.display.card import Card
 from finetti.display.displayable import Displayable
@@ -58,19 +57,6 @@ class CriticalSize(Displayable):
             return format_interval(self.value, ends)
         sign, end = ("> ", self.m_max) if self.censored == "right" else ("≤ ", self.m_min)
         return f"{sign}{format_interval(end, ends)}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; an open end of the interval is 0 or "Infinity"."""
-        found = {
-            "n_samples": self.value,
-            "low": self.interval.low,
-            "high": self.interval.high,
-            "confidence": self.interval.confidence,
-            "level": self.level,
-            "censored": self.censored,
-            "reason": self.reason,
-        }
-        return to_plain(found)
 
     def __card__(self) -> Card:
         fields = (("samples", self.text), ("success", format_number(self.level)))

@@ -2,14 +2,13 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.keys import generator
-from finetti.core.numbers import largest_of, smallest_of, to_plain
+from finetti.core.numbers import largest_of, smallest_of
 from finetti.core.statistics import Interval, percentile_interval
 from finetti.display.card import Card, Table
 from finetti.display.displayable import Displayable
@@ -68,32 +67,6 @@ class LearnerComparison(Displayable):
     p_value: float
     sizes: tuple[CriticalDifference, ...]
     notes: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        critical = [
-            {
-                "context_length": each.context_length,
-                "first": each.first.to_dict(),
-                "second": each.second.to_dict(),
-                "difference": each.value,
-                "low": each.interval.low,
-                "high": each.interval.high,
-            }
-            for each in self.sizes
-        ]
-        found = {
-            "learners": self.learners,
-            "difference": self.difference,
-            "low": self.interval.low,
-            "high": self.interval.high,
-            "p_value": self.p_value,
-            "cells": self.cells,
-            "seeds": self.seeds,
-            "critical": critical,
-            "notes": self.notes,
-        }
-        return to_plain(found)
 
     def __card__(self) -> Card:
         first, second = self.learners

@@ -87,26 +87,13 @@ class Analysis(Displayable):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
+        names = (*self.by, "context_length")
 
-        def named(key: Key) -> dict[str, Any]:
-            names = (*self.by, "context_length")
-            return dict(zip(names, key, strict=False))
+        def records(found: Mapping[Key, Any]) -> list[dict[str, Any]]:
+            return [dict(zip(names, key, strict=False)) | to_plain(v) for key, v in found.items()]
 
-        critical = [
-            named(key)
-            | size.to_dict()
-            | dict(zip(("first_above", "first_above_error"), self.first_sizes[key], strict=True))
-            | {"curve": self.curves[key].to_dict() if key in self.curves else None}
-            for key, size in self.sizes.items()
-        ]
-        found = {
-            "level": self.level,
-            "success": self.success,
-            "critical": critical,
-            "laws": [named(key) | laws.to_dict() for key, laws in self.laws.items()],
-            "notes": self.notes,
-        }
-        return to_plain(found)
+        shown = {name: getattr(self, name) for name in ("level", "success", "critical", "notes")}
+        return to_plain(shown) | {"curves": records(self.curves), "laws": records(self.laws)}
 
     def __card__(self) -> Card:
         names = (*self.by, "T")

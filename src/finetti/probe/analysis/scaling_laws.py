@@ -9,6 +9,7 @@ import numpy as np
 import scipy
 
 from finetti.core.errors import bad_argument
+from finetti.core.numbers import field_values, to_plain
 from finetti.core.statistics import Interval, percentile_interval
 from finetti.display.card import Card, Table
 from finetti.display.displayable import Displayable
@@ -50,18 +51,7 @@ class ScalingLaw(Displayable):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {
-            "law": FORMULAS[self.name],
-            **{
-                name: {"value": value, "low": float(ends.low), "high": float(ends.high)}
-                for name, value, ends in zip(
-                    PARAMETERS[self.name], self.parameters, self.interval(), strict=True
-                )
-            },
-            "chi_square": self.chi_square,
-            "aic": self.aic,
-            "fit_p_value": self.fit_p_value,
-        }
+        return to_plain({**field_values(self), "intervals": self.interval()})
 
     def __card__(self) -> Card:
         rows = zip(PARAMETERS[self.name], self.parameters, self.interval(), strict=True)
@@ -136,23 +126,7 @@ class ScalingLaws(Displayable):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {
-            "points": {str(length): value for length, value in self.points.items()},
-            "laws": {name: law.to_dict() for name, law in self.laws.items()},
-            "aic_weights": self.aic_weights,
-            "preferred": self.preferred,
-            "held_out": {
-                name: {
-                    "context_length": each.context_length,
-                    "observed": each.observed,
-                    "predicted": each.predicted,
-                    "low": float(each.interval.low),
-                    "high": float(each.interval.high),
-                }
-                for name, each in self.held_out.items()
-            },
-            "notes": list(self.notes),
-        }
+        return to_plain(field_values(self, "preferred", "aic_weights", "notes"))
 
     def __card__(self) -> Card:
         rows = []

@@ -10,7 +10,7 @@ import pandas as pd
 import scipy
 
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import to_plain
+from finetti.core.numbers import field_values, to_plain
 from finetti.core.statistics import Interval
 from finetti.display.card import Card, Table
 from finetti.display.displayable import Displayable
@@ -66,7 +66,7 @@ class Transitions(Displayable):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; a time that was not reached is "Infinity"."""
-        return to_plain({"level": self.level, "runs": self.runs, "summary": self.summary})
+        return to_plain(field_values(self, "summary"))
 
     def __card__(self) -> Card:
         rows = tuple(

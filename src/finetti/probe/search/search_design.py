@@ -44,11 +44,6 @@ class SearchResult(Displayable):
     trials: int
     history: tuple[tuple[int, int, int], ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        own = {"stopped": self.stopped, "trials": self.trials}
-        return {**self.size.to_dict(), **own, "history": [list(row) for row in self.history]}
-
     def __card__(self) -> Card:
         card = self.size.__card__()
         fields = (*card.fields, ("stopped", self.stopped), ("trials", self.trials))

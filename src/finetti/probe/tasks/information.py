@@ -14,7 +14,7 @@ differ; strings with few flips are worth most. Without noise this is
 
 import math
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import permutations
 
@@ -156,7 +156,7 @@ class InformationBounds(Displayable):
     Reference: Section 5, edelman2022, for the first and the last without noise.
     """
 
-    rule: HiddenRule
+    rule: HiddenRule = field(repr=False)
     level: float
     counting: float
     packing: int | None
