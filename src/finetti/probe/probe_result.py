@@ -53,19 +53,17 @@ class ProbeResult(ExperimentResult):
         """Curves, critical sizes and laws; None online, or if no trial is done."""
         if self.experiment.online or not len(self.done):
             return None
-        found = analyze(self.done, self.level, by=("learner",))
-        searches = self.searches or {}
         # The posterior of a search knows in which order its trials were chosen.
-        sizes, laws = dict(found.sizes), dict(found.laws)
-        for learner, report in searches.items():
-            sizes |= {(learner, length): each.size for length, each in report.results.items()}
-            laws[(learner,)] = report.laws
+        searched = {
+            (learner, length): each.size
+            for learner, report in (self.searches or {}).items()
+            for length, each in report.results.items()
+        }
+        found = analyze(self.done, self.level, by=("learner",), sizes=searched)
         rank = self.experiment.learners.index  # as they were given, in all tables and charts
-        return replace(
-            found,
-            sizes={key: sizes[key] for key in sorted(sizes, key=lambda k: (rank(k[0]), k[1]))},
-            laws={key: laws[key] for key in sorted(laws, key=lambda k: rank(k[0]))},
-        )
+        sizes = sorted(found.sizes.items(), key=lambda item: (rank(item[0][0]), item[0][1]))
+        laws = sorted(found.laws.items(), key=lambda item: rank(item[0][0]))
+        return replace(found, sizes=dict(sizes), laws=dict(laws))
 
     @cached_property
     def bounds(self) -> dict[int, InformationBounds]:

@@ -136,6 +136,7 @@ def analyze(
     confidence: float = 0.95,
     n_resamples: int = 500,
     seed: int = 0,
+    sizes: Mapping[Key, CriticalSize] | None = None,
 ) -> Analysis:
     """Success rates, curves, critical sizes and scaling laws of a table of trials.
 
@@ -148,6 +149,7 @@ def analyze(
         confidence: of all intervals.
         n_resamples: of the bootstrap.
         seed: of the bootstrap.
+        sizes: (…, T) → critical sizes that are known already, as from a search.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -170,7 +172,7 @@ def analyze(
     trials, notes = read_trials(table, by, owner)
     success = count_cells(trials, by, confidence)
     curves: dict[Key, SuccessCurve] = {}
-    sizes: dict[Key, CriticalSize] = {}
+    found = dict(sizes or {})
     first_sizes: dict[Key, tuple[float | None, float | None]] = {}
     laws: dict[Key, ScalingLaws] = {}
     for group, rows in iterate_groups(trials, by):
@@ -181,6 +183,7 @@ def analyze(
             first_sizes[key] = first_size_above(m, hits, n, level, rng)
             if len(m) > 1 and 0 < hits.sum() < n.sum():
                 curves[key] = fit_curve(m, hits, n, confidence)
-            sizes[key] = critical_size(here, level, confidence, n_resamples, seed)
-        laws[group] = fit_laws({key[-1]: each for key, each in sizes.items() if key[:-1] == group})
-    return Analysis(by, level, success, curves, sizes, first_sizes, laws, notes)
+            if key not in found:
+                found[key] = critical_size(here, level, confidence, n_resamples, seed)
+        laws[group] = fit_laws({key[-1]: each for key, each in found.items() if key[:-1] == group})
+    return Analysis(by, level, success, curves, found, first_sizes, laws, notes)

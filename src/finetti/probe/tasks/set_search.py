@@ -68,7 +68,6 @@ class SearchState:
     count: int = 0
     listed: int = 0
     sets: list[Integers] = field(default_factory=list)
-    errors: list[Integers] = field(default_factory=list)
 
     def visit(self, n_prefixes: int) -> None:
         """Count the work of a step, in prefixes looked at; give up beyond ``max_visits``."""
@@ -76,18 +75,17 @@ class SearchState:
         if self.visits > self.max_visits:
             raise NotCountedError(f"it takes more than {self.max_visits} visits of partial sets")
 
-    def add(self, prefixes: Integers, keep: Integers, last: int, errors: Integers) -> None:
-        """Some of the prefixes, shape (s−1, P), with their last position and what is wrong."""
-        self.count += len(errors)
-        room = min(self.limit - self.listed, len(errors))
+    def add(self, prefixes: Integers, keep: Integers, last: int) -> None:
+        """Some of the prefixes, shape (s−1, P), with their last position."""
+        self.count += len(keep)
+        room = min(self.limit - self.listed, len(keep))
         if room > 0:
             sets = np.vstack([prefixes[:, keep[:room]], np.full(room, last)]).T
-            self.add_sets(sets[:, self.order], errors[:room])
+            self.add_sets(sets[:, self.order])
 
-    def add_sets(self, sets: Integers, errors: Integers) -> None:
+    def add_sets(self, sets: Integers) -> None:
         """List sets of shape (k, s)."""
         self.sets.append(sets)
-        self.errors.append(errors)
         self.listed += len(sets)
 
 
@@ -222,4 +220,4 @@ def _finish(
             if not len(fits):
                 break
         else:
-            state.add(prefixes.positions, keep, int(position), errors)
+            state.add(prefixes.positions, keep, int(position))
