@@ -25,7 +25,7 @@ from finetti.display.progress import Progress, progress_bar
 from finetti.latent.named_worlds import worlds
 from finetti.latent.world import LatentModel, Pairs
 
-PARTS = len(COLUMNS) + 1  # and the distance
+N_STEPS = len(COLUMNS) + 1  # and the distance
 RIDGE = 0.1
 SHORTEST = 3  # of the family: nearest neighbors ask three
 CONTEXT_LENGTHS = (4, 8, 12)
@@ -131,7 +131,7 @@ def measure_coherence(
         n_paths: draws per context, of a target that can only be sampled.
         seed: of all draws.
         quiet: no progress bar.
-        on_change: called before each part, of which every target has `PARTS` at every length.
+        on_change: called before each part, of which every target has `N_STEPS` at every length.
 
     >>> from finetti.latent import BetaBernoulli
     >>> laplace = as_predictor(lambda tokens: [0.5, 0.5], name="never learns")
@@ -162,7 +162,7 @@ def measure_coherence(
     sizes = {"n_contexts": n_contexts, "n_queries": n_queries, "n_sequences": n_sequences}
     sizes |= {"n_orders": n_orders, "n_samples": n_samples, "n_paths": n_paths, "seed": seed}
     expected = {name: member.expected for name, member in members.items()}
-    total = PARTS * len(found) * len(lengths)
+    total = N_STEPS * len(found) * len(lengths)
     with progress_bar("coherence", total, not quiet and on_change is None, "parts") as on_bar:
         rows = _measure(found, world, truth, lengths, expected, on_change or on_bar, **sizes)
     return CoherenceTable(world, rows, seed)
@@ -210,7 +210,7 @@ def _measure(
 
             def begin(part: int, what: str) -> None:
                 activity = f"{each.name}: {what}, {length} tokens"  # noqa: B023 - called here
-                on_change(Progress(PARTS * len(rows) + part, 0, activity))
+                on_change(Progress(N_STEPS * len(rows) + part, 0, activity))
 
             begin(0, "order")
             order = order_defect(each, context, query, n_orders=n_orders, **options)

@@ -8,13 +8,13 @@ from typing import Any
 from finetti.display import Figure, Section
 from finetti.display.charts.bar_charts import stacked_bars
 from finetti.display.charts.chart_theme import PALETTE
-from finetti.probe.charts import critical_chart, success_chart, training_chart
+from finetti.probe.probe_charts import critical_chart, success_chart, training_chart
 from finetti.probe.probe_result import REASONS, ProbeResult
 from finetti.probe.tasks.information import information_bounds
 
 # Blue is what should happen, gray what nobody can help.
 COLORS = dict(zip(REASONS, (PALETTE[0], "#B5B5B5", PALETTE[1], PALETTE[5]), strict=True))
-DRAWN_AHEAD = 4  # times the longest context: as far as the laws are drawn
+DRAWN_FACTOR = 4  # times the longest context: as far as the laws are drawn
 
 
 def probe_sections(found: ProbeResult) -> list[Section]:
@@ -117,7 +117,7 @@ def _critical(found: ProbeResult) -> Section:
     chart = critical_chart(
         found.analysis,
         bounds={"no learner can do with fewer": floor},
-        extrapolate_to=DRAWN_AHEAD * longest if several else None,
+        extrapolate_to=DRAWN_FACTOR * longest if several else None,
     )
     source = "bootstrap" if found.searches is None else "posterior of the search"
     caption = (

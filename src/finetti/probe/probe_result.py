@@ -22,7 +22,7 @@ from finetti.probe.tasks.information import InformationBounds, information_bound
 from finetti.studies.experiment import ExperimentResult
 
 REASONS: tuple[str, ...] = ("solved", "ambiguous", "not fitted", "not generalized")
-AHEAD = 10  # times the longest context: where the laws are asked
+EXTRAPOLATION_FACTOR = 10  # times the longest context: where the laws are asked
 
 
 @dataclass(frozen=True)
@@ -306,7 +306,7 @@ class ProbeResult(ExperimentResult):
         tables = []
         for (learner,), laws in self.analysis.laws.items():
             for table in laws.__card__().tables:
-                ahead = AHEAD * max(laws.points)
+                ahead = EXTRAPOLATION_FACTOR * max(laws.points)
                 told = [
                     format_interval(value, (ends.low, ends.high))
                     for value, ends in laws.predict(ahead).values()

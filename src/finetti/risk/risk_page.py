@@ -5,7 +5,7 @@ from typing import Any
 from finetti.display import Chart, Figure, Section, line_chart
 from finetti.display.charts.bar_charts import waterfall
 from finetti.risk.risk_result import REACH, SIGNS, RiskPoint, RiskResult
-from finetti.risk.risk_trial import PARTS
+from finetti.risk.risk_trial import RISK_PARTS
 
 NAMES = {"excess": "excess risk", "baseline": "mean answer"}
 
@@ -44,7 +44,7 @@ def _records(found: RiskResult, names: tuple[str, ...]) -> list[dict[str, Any]]:
 def curves_chart(found: RiskResult) -> Chart:
     """The excess risk, its parts and the baseline against n, both axes logarithmic."""
     return line_chart(
-        _records(found, ("excess", "baseline", *PARTS)),
+        _records(found, ("excess", "baseline", *RISK_PARTS)),
         "n",
         "risk",
         color="part",
@@ -60,7 +60,7 @@ def curves_chart(found: RiskResult) -> Chart:
 
 def point_chart(point: RiskPoint) -> Chart:
     """A waterfall from 0 by the three parts to the excess risk, at one n."""
-    parts = [(f"{name} {SIGNS[name].strip()}".strip(), *point.values[name]) for name in PARTS]
+    parts = [(f"{name} {SIGNS[name].strip()}".strip(), *point.values[name]) for name in RISK_PARTS]
     return waterfall(
         parts,
         ("excess risk", *point.values["excess"]),

@@ -12,7 +12,7 @@ from finetti.core.numbers import field_values, to_plain
 from finetti.core.statistics import Slope, power_law_slope
 from finetti.display import Section, Table, format_number
 from finetti.risk.risk_experiment import RiskExperiment
-from finetti.risk.risk_trial import MEASURED, PARTS
+from finetti.risk.risk_trial import MEASURED, RISK_PARTS
 from finetti.studies.experiment import ExperimentResult
 
 # E_approx and E_opt rest on the best network that was found, so they are estimates from one side.
@@ -52,7 +52,7 @@ class RiskPoint:
     @property
     def largest(self) -> str | None:
         """The part whose interval is above those of the others; None where they overlap."""
-        first, *others = sorted(PARTS, key=lambda part: -self.values[part][0])
+        first, *others = sorted(RISK_PARTS, key=lambda part: -self.values[part][0])
         return first if all(self._is_above(first, other) for other in others) else None
 
     @property
@@ -170,13 +170,13 @@ class RiskResult(ExperimentResult):
                 point.told("excess"),
                 point.told("baseline"),
                 point.noise,
-                *(point.told(part) for part in PARTS),
+                *(point.told(part) for part in RISK_PARTS),
                 point.bound,
             )
             for point in self.points
         ]
         beside = ("mean answer", "noise")
-        columns = ("n", "trials", "excess risk", *beside, *PARTS, "bound on generalization")
+        columns = ("n", "trials", "excess risk", *beside, *RISK_PARTS, "bound on generalization")
         title = "Excess risk, taken apart"
         return [Table(title, columns, tuple(rows))] if rows else []
 

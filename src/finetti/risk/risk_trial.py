@@ -14,8 +14,8 @@ from finetti.risk.networks.named_networks import make_network, network_code
 from finetti.studies.trial_kinds import CohortKind, ParameterError, check_name, resolve_with
 from finetti.studies.trials import Trial
 
-PARTS = ("generalization", "approximation", "optimization")
-MEASURED = ("excess", *PARTS, "baseline")  # each with its standard error
+RISK_PARTS = ("generalization", "approximation", "optimization")
+MEASURED = ("excess", *RISK_PARTS, "baseline")  # each with its standard error
 
 
 class RiskParameters(BaseModel):
