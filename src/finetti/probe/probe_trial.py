@@ -17,9 +17,8 @@ from finetti.probe.tasks.trial_samples import rule_from_params
 from finetti.probe.tasks.validation import SUCCESS_ACCURACY
 from finetti.probe.trials.fit_trials import FitTrials
 from finetti.probe.trials.jax_trials import JaxTrials, padded_size
-from finetti.probe.trials.network_trials import NetworkTrials
+from finetti.probe.trials.network_trials import NetworkTrials, TraceName
 from finetti.probe.trials.torch_trials import TorchTrials
-from finetti.probe.trials.trace_recording import TraceName
 from finetti.probe.trials.traces import ShowsAttention
 from finetti.studies.trial_kinds import CohortKind, ParameterError, check_name, resolve_with
 from finetti.studies.trials import Trial, TrialResult, canonical_json, plain

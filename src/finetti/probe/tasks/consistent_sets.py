@@ -212,20 +212,14 @@ def _search_all_orders(rule: HiddenRule, sample: PackedSample, state: SearchStat
         search(table, sample, state, order)
 
 
-def is_parity(rule: HiddenRule) -> bool:
-    """Whether the rule is the parity of two or more bits, or its negation."""
-    profile = find_profile(rule.function)
-    return profile is not None and rule.sparsity >= 2 and bool((np.diff(profile) != 0).all())
-
-
 def _found_parities(
     rule: HiddenRule, rows: NDArray[np.uint8], marks: NDArray[np.uint8], state: SearchState
 ) -> bool:
     """Whether the rule is a parity with so many sets that the search of its own was taken."""
-    s = rule.sparsity
-    if not is_parity(rule) or state.max_errors or comb(rule.context_length, s) <= ENOUGH_FOR_SEARCH:
+    s, profile = rule.sparsity, find_profile(rule.function)
+    is_parity = profile is not None and s >= 2 and bool((np.diff(profile) != 0).all())
+    if not is_parity or state.max_errors or comb(rule.context_length, s) <= ENOUGH_FOR_SEARCH:
         return False
-    profile = find_profile(rule.function)
     assert profile is not None
     marks = marks ^ np.uint8(profile[0])  # a negated parity
     sample = PackedSample.of(rows, marks)
