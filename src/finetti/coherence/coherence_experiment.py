@@ -21,7 +21,7 @@ from finetti.core.arguments import one_hot
 from finetti.core.errors import InputError
 from finetti.core.keys import generator
 from finetti.core.numbers import as_whole
-from finetti.display.progress import Progress, progress_bar
+from finetti.display import Progress, progress_bar
 from finetti.latent.named_worlds import worlds
 from finetti.latent.world import LatentModel, Pairs
 

@@ -9,9 +9,7 @@ from finetti.coherence.predictors.context_predictor import LAW
 from finetti.coherence.predictors.world_predictor import world_predictor
 from finetti.coherence.truth_distance import Distance
 from finetti.core.numbers import field_values, to_plain
-from finetti.display.card import Card, Table
-from finetti.display.formatting import format_number
-from finetti.display.pages.run_result import RunResult
+from finetti.display import Card, RunResult, Table, format_number
 from finetti.latent.world import LatentModel
 
 if TYPE_CHECKING:

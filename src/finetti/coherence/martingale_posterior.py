@@ -18,8 +18,7 @@ from finetti.core.arguments import Floats, as_generator, as_letters
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_whole
 from finetti.core.statistics import Interval, percentile_interval
-from finetti.display.card import Card
-from finetti.display.displayable import Displayable
+from finetti.display import Card, Displayable
 from finetti.latent.world import append_token
 
 

@@ -18,9 +18,7 @@ from finetti.core.arguments import Floats, one_hot
 from finetti.core.keys import generator
 from finetti.core.numbers import as_whole, largest_of
 from finetti.core.statistics import mean_with_error, wilson_interval
-from finetti.display.card import Card, Table
-from finetti.display.displayable import Displayable
-from finetti.display.formatting import format_interval, format_number
+from finetti.display import Card, Displayable, Table, format_interval, format_number
 from finetti.latent.predictive_laws import choose
 from finetti.latent.world import LatentModel
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from finetti.core.errors import bad_argument
+from finetti.display import Chart, side_by_side
 from finetti.display.charts.chart_axes import axis_channel, color_channels
 from finetti.display.charts.chart_theme import FONT, GRAY, INK, PALETTE, chart_config
-from finetti.display.charts.line_charts import Chart, side_by_side
 from finetti.probe.analysis.probe_analysis import Analysis, Key
 from finetti.probe.analysis.scaling_laws import FORMULAS, ScalingLaws
 from finetti.probe.analysis.trial_tables import Frame

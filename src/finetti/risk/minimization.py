@@ -16,8 +16,7 @@ from finetti.core.errors import bad_argument
 from finetti.core.keys import random_key
 from finetti.core.numbers import as_whole, smallest_of
 from finetti.core.precision import float64
-from finetti.display.card import Card
-from finetti.display.displayable import Displayable
+from finetti.display import Card, Displayable
 from finetti.latent import Encoded
 from finetti.models.model import evaluate
 from finetti.risk.networks.attention_network import AttentionNetwork

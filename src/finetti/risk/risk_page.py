@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from finetti.display import Chart, Figure, Section, line_chart
-from finetti.display.charts.bar_charts import waterfall
+from finetti.display import Chart, Figure, Section, line_chart, waterfall
 from finetti.risk.risk_result import REACH, SIGNS, RiskPoint, RiskResult
 from finetti.risk.risk_trial import RISK_PARTS
 

@@ -7,9 +7,7 @@ import numpy as np
 
 from finetti.core.arguments import Floats
 from finetti.core.numbers import field_values
-from finetti.display.card import Card
-from finetti.display.displayable import Displayable
-from finetti.display.formatting import format_number
+from finetti.display import Card, Displayable, format_number
 
 TOLERANCE = 1e-8  # of a computed defect: more than rounding leaves of a coherent one
 SMALL_P = 1e-4

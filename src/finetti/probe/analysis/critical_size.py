@@ -8,9 +8,7 @@ import numpy as np
 
 from finetti.core.keys import generator
 from finetti.core.statistics import Interval, percentile_interval, wilson_interval
-from finetti.display.card import Card
-from finetti.display.displayable import Displayable
-from finetti.display.formatting import format_interval, format_number
+from finetti.display import Card, Displayable, format_interval, format_number
 from finetti.probe.analysis.curve_fits import CurveFits, Floats, fit_curves
 from finetti.probe.analysis.resampling import resample_cells, resample_seeds
 from finetti.probe.analysis.trial_tables import Frame, count_cells

@@ -10,9 +10,7 @@ from finetti.core.errors import InputError, bad_argument
 from finetti.core.keys import generator
 from finetti.core.numbers import largest_of, smallest_of
 from finetti.core.statistics import Interval, percentile_interval
-from finetti.display.card import Card, Table
-from finetti.display.displayable import Displayable
-from finetti.display.formatting import format_interval, format_number
+from finetti.display import Card, Displayable, Table, format_interval, format_number
 from finetti.probe.analysis.critical_size import CriticalSize, critical_size
 from finetti.probe.analysis.curve_fits import Floats
 from finetti.probe.analysis.paired_statistics import holm, paired_interval, sign_flip_test

@@ -9,9 +9,7 @@ import pandas as pd
 from finetti.core.errors import bad_argument
 from finetti.core.keys import generator
 from finetti.core.numbers import to_plain
-from finetti.display.card import Card, Table
-from finetti.display.displayable import Displayable
-from finetti.display.formatting import format_interval
+from finetti.display import Card, Displayable, Table, format_interval
 from finetti.probe.analysis.critical_size import (
     CriticalSize,
     critical_size,

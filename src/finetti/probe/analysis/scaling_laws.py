@@ -11,9 +11,7 @@ import scipy
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import field_values, to_plain
 from finetti.core.statistics import Interval, percentile_interval
-from finetti.display.card import Card, Table
-from finetti.display.displayable import Displayable
-from finetti.display.formatting import format_interval, format_number
+from finetti.display import Card, Displayable, Table, format_interval, format_number
 from finetti.probe.analysis.critical_size import CriticalSize
 from finetti.probe.analysis.curve_fits import Floats
 

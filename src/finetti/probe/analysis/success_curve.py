@@ -8,9 +8,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from finetti.core.statistics import Interval
-from finetti.display.card import Card
-from finetti.display.displayable import Displayable
-from finetti.display.formatting import format_interval, format_number
+from finetti.display import Card, Displayable, format_interval, format_number
 from finetti.probe.analysis.curve_fits import CurveFits, Floats, fit_curves
 
 GRID = 33  # ceilings tried at once, in each of ROUNDS refinements of the interval's end

@@ -12,9 +12,7 @@ import scipy
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import field_values, to_plain
 from finetti.core.statistics import Interval
-from finetti.display.card import Card, Table
-from finetti.display.displayable import Displayable
-from finetti.display.formatting import format_interval
+from finetti.display import Card, Displayable, Table, format_interval
 from finetti.probe.analysis.trial_tables import Frame, iterate_groups
 
 START, END = 0.60, 0.95  # between these accuracies lies the transition, unless START is no news

@@ -26,8 +26,7 @@ from finetti.boolean.language.rule import all_bits
 from finetti.core.errors import bad_argument
 from finetti.core.logspace import log_binomial
 from finetti.core.numbers import as_real, as_whole, largest_of
-from finetti.display.card import Card, Table
-from finetti.display.displayable import Displayable
+from finetti.display import Card, Displayable, Table
 from finetti.probe.tasks.hidden_rule import HiddenRule, HiddenTask
 
 MAX_SAMPLES = 10**6  # of the packing bound without noise, a sum of m terms

@@ -13,8 +13,7 @@ from finetti.boolean.language.truth_table import TruthTable
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_whole
 from finetti.core.statistics import mean_with_error
-from finetti.display.card import Card, Table
-from finetti.display.displayable import Displayable
+from finetti.display import Card, Displayable, Table
 from finetti.probe.tasks.hidden_rule import HiddenTask
 
 MAX_HIDDEN_BITS = 12  # whose settings are all run
