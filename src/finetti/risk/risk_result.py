@@ -1,6 +1,5 @@
 """What a study of the excess risk found: the three parts against n, with error bars."""
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -9,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from finetti.core.numbers import field_values, to_plain
-from finetti.core.statistics import Slope, power_law_slope
+from finetti.core.statistics import Slope, mean_with_error, power_law_slope
 from finetti.display import Section, Table, format_number
 from finetti.risk.risk_experiment import RiskExperiment
 from finetti.risk.risk_trial import MEASURED, RISK_PARTS
@@ -215,4 +214,4 @@ def _mean(values: Any, errors: Any) -> tuple[float, float]:
     found = np.asarray(values, np.float64)
     if len(found) == 1:
         return float(found[0]), float(np.asarray(errors, np.float64)[0])
-    return float(found.mean()), float(found.std(ddof=1) / math.sqrt(len(found)))
+    return mean_with_error(found)
