@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Integer
+from jaxtyping import Array, Bool, Float
 
 MAX_LOSS = 8.0  # times the rounding error of split sums that others may have: three bits
 
@@ -92,7 +92,7 @@ def _split(table: Float[Array, "2 T c"], own: Float[Array, " c"], heads: int) ->
 
 
 def read_tables(
-    bits: Integer[Array, "m T"], tables: BinaryTables, drops: Callable[[], Drops] | None = None
+    bits: Array, tables: BinaryTables, drops: Callable[[], Drops] | None = None
 ) -> Float[Array, "m H v"]:
     """What [CLS] reads from each bit string, per head; ``drops`` draws a dropout of the weights.
 
