@@ -1,7 +1,6 @@
 """The functions that fit a sample, against trying every one of them."""
 
 import itertools
-import math
 
 import numpy as np
 import pytest
@@ -156,13 +155,12 @@ def test_parities_too_many_to_try():
     assert found.count == 1
     assert found.indices.tolist() == [list(task.indices)]
     few = ambiguous_sets(task, bits[:6], labels[:6])
-    expected = math.comb(400, 4) / 2**6
-    assert abs(few.count / expected - 1) < 0.5  # the columns are random, the sets many
+    assert (few.count, few.identified) == (None, False)  # two were found, and that says enough
     six = make_rule("parity", 6, 400).draw(np.random.default_rng(4))
     bits, labels = six.sample(np.random.default_rng(5), 60)
     many, few = (ambiguous_sets(six, bits[:m], labels[:m]) for m in (60, 15))
     assert many.count is few.count is many.identified is None
-    assert few.identified is False  # two were found, and that says enough
+    assert few.identified is False
 
 
 def test_what_is_not_counted_says_why():
