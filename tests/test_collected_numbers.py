@@ -17,8 +17,8 @@ from finetti.core.numbers import largest_of, smallest_of
 ROOT = Path(__file__).parent.parent
 WHOLE = {  # counts, widths and depths
     "probe/cls_attention/dropped_tokens.py": ("max(size for size in range",),
-    "attention/cme/iterative.py": ("min(rank,",),
-    "attention/fast_weights/chunks.py": ("min(chunk,",),
+    "attention/cme/conjugate_gradients.py": ("min(rank,",),
+    "attention/fast_weights/chunked_scan.py": ("min(chunk,",),
     "boolean/language/gate_graph.py": ("max(self.level(",),
     "boolean/network/weight_file.py": ("max(1, heads)",),
     "boolean/network/block.py": ("max(read.head ",),

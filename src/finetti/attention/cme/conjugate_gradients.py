@@ -2,8 +2,8 @@
 the Gram matrix.
 
 The kernel matrix is evaluated block by block inside every product, so memory is linear in L. The
-work is L²·(d_k + d_v) per iteration, in float32 where that is enough (`checked`), else in float64;
-an iteration that does not converge there either answers NaN.
+work is L²·(d_k + d_v) per iteration, in float32 where that is enough (`mixed_precision`), else in
+float64; an iteration that does not converge there either answers NaN.
 """
 
 from typing import NamedTuple
@@ -12,10 +12,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from finetti.attention.cme.checked import CheckedRoute
-from finetti.attention.cme.gram_product import KeySystem, gram_product, key_noise
-from finetti.attention.cme.route import Call, Cost
-from finetti.attention.contexts import ContextArrays
+from finetti.attention.cme.gram_products import KeySystem, gram_product, key_noise
+from finetti.attention.cme.mixed_precision import CheckedRoute
+from finetti.attention.cme.routes import Call, Cost
+from finetti.attention.context_batch import ContextArrays
 from finetti.core import lapack
 from finetti.core.block_cg import Operator, conjugate_gradients
 from finetti.kernels.kernel import Kernel
@@ -26,7 +26,7 @@ MIN_KEYS = 16_385
 # saves more iterations than it costs.
 RANK, RANK_64 = 1024, 2048
 # Bounds on the relative error of a solution: what is aimed at, and up to what a float64 solution
-# is an answer (what float32 gives is judged by `checked`).
+# is an answer (what float32 gives is judged by `mixed_precision`).
 RTOL, RTOL_64, MAX_ERROR_64 = 1e-5, 1e-10, 1e-6
 
 
@@ -70,7 +70,7 @@ class ConjugateGradients(CheckedRoute):
         return nystrom(system, RANK)
 
     def solve(self, prepared: Nystrom, matvec: Operator, right: Array) -> Array:
-        """As far as float32 goes; whether that is enough is judged by `checked`."""
+        """As far as float32 goes; whether that is enough is judged by `mixed_precision`."""
         # Without a preconditioner many iterations would lead nowhere: NaN at once.
         right = jnp.where(prepared.usable, right, jnp.nan)
         least = jnp.min(prepared.noise)

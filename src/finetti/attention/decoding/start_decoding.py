@@ -4,13 +4,13 @@ from typing import overload
 
 from jax.typing import ArrayLike
 
-from finetti.attention.base import Attention
 from finetti.attention.cme.conditional_mean import ConditionalMean
-from finetti.attention.cme.decode import DecodeCache, factor_prompt
-from finetti.attention.cme.decode_moments import MomentCache, moments_of_prompt
-from finetti.attention.decode_state import DecodeState
-from finetti.attention.fast_weights.base import FastWeights
-from finetti.attention.fast_weights.decode import FastWeightState, write_prompt
+from finetti.attention.decoding.decode_state import DecodeState
+from finetti.attention.decoding.factor_cache import DecodeCache, factor_prompt
+from finetti.attention.decoding.fast_weight_state import FastWeightState, write_prompt
+from finetti.attention.decoding.moment_cache import MomentCache, moments_of_prompt
+from finetti.attention.fast_weights.state_attention import FastWeights
+from finetti.attention.modules.attention_module import Attention
 from finetti.attention.rows import RowAttention
 from finetti.core.arrays import check_finite
 from finetti.core.conversion import as_array

@@ -3,7 +3,7 @@
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from finetti.attention.contexts import arrange
+from finetti.attention.context_batch import arrange
 from finetti.attention.normalized import NormalizedAttention
 from finetti.core.arrays import check_finite
 from finetti.core.conversion import as_array

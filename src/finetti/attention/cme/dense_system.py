@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from finetti.attention.cme.route import Ridge, masked_rows
-from finetti.attention.contexts import ContextArrays
+from finetti.attention.cme.routes import Ridge, masked_rows
+from finetti.attention.context_batch import ContextArrays
 from finetti.core.solves import at_least_floor, gaussian_log_density, posdef_solve
 from finetti.kernels.kernel import Kernel
 

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from finetti.attention.cme.causal import prefix_mask
-from finetti.attention.cme.gram_product import key_noise
-from finetti.attention.cme.route import Answer, Call, Cost, Ridge, Route, Wants, masked_rows
-from finetti.attention.contexts import ContextArrays
+from finetti.attention.cme.gram_products import key_noise
+from finetti.attention.cme.routes import Answer, Call, Cost, Ridge, Route, Wants, masked_rows
+from finetti.attention.context_batch import ContextArrays
 from finetti.core.solves import posdef_factor, posdef_solve
 from finetti.core.triangular import solve_lower
 from finetti.kernels.kernel import Kernel

@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 from scipy.optimize import minimize
 
 from finetti.attention.cme.conditional_mean import ConditionalMean
-from finetti.attention.cme.ridge import choose_ridge
+from finetti.attention.cme.ridge_selection import choose_ridge
 from finetti.core.conversion import as_array
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_real, as_whole

@@ -12,8 +12,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
-from finetti.attention.base import Attention
-from finetti.attention.contexts import (
+from finetti.attention.context_batch import (
     ContextArrays,
     Contexts,
     arrange,
@@ -21,7 +20,8 @@ from finetti.attention.contexts import (
     over_contexts,
     set_aside_spoiled,
 )
-from finetti.attention.fast_weights.chunks import Rule, last_state, read_prefixes
+from finetti.attention.fast_weights.chunked_scan import Rule, last_state, read_prefixes
+from finetti.attention.modules.attention_module import Attention
 
 # Numbers in the keys of a context from which contexts run one after the other: together they would
 # be turned to (chunk, context, …) and back, and nothing of them would stay in a near cache.
@@ -32,9 +32,9 @@ class FastWeights(Attention):
     """Abstract: the pairs of a context are written into a matrix S; the answer is S φ(q).
 
     The answer is linear in the values, with weights that depend on keys and their order only. Work
-    is linear in L: chunks of keys are matrix products (`finetti.attention.fast_weights.chunks`), in
-    the precision of the data or float32. A query that may read nothing answers 0. Gradients are
-    reverse mode.
+    is linear in L: chunks of keys are matrix products (`finetti.attention.fast_weights`), in the
+    precision of the data or float32. A query that may read nothing answers 0. Gradients are reverse
+    mode.
     """
 
     chunk_length: eqx.AbstractVar[int]

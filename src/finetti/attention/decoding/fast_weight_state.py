@@ -9,9 +9,9 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from finetti.attention.decode_state import DecodeState, as_token
-from finetti.attention.fast_weights.base import FastWeights
-from finetti.attention.fast_weights.chunks import last_state
+from finetti.attention.decoding.decode_state import DecodeState, as_token
+from finetti.attention.fast_weights.chunked_scan import last_state
+from finetti.attention.fast_weights.state_attention import FastWeights
 
 
 class FastWeightState(DecodeState):

@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 from scipy.optimize import minimize_scalar
 
 from finetti.attention.cme.conditional_mean import ConditionalMean
-from finetti.attention.contexts import arrange
+from finetti.attention.context_batch import arrange
 from finetti.core.arrays import check_finite, check_positive
 from finetti.core.errors import bad_argument
 from finetti.core.precision import float64

@@ -10,11 +10,11 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
 
-from finetti.attention.cme import system as linear
+from finetti.attention.cme import dense_system as linear
 from finetti.attention.cme.conditional_mean import ConditionalMean, restore_variance
 from finetti.attention.cme.plan import ROUTES
-from finetti.attention.cme.route import Ridge
-from finetti.attention.contexts import ContextArrays, Contexts, arrange, over_contexts
+from finetti.attention.cme.routes import Ridge
+from finetti.attention.context_batch import ContextArrays, Contexts, arrange, over_contexts
 from finetti.core.errors import bad_argument
 from finetti.core.precision import float64_inside
 from finetti.core.solves import Status, condition_number, solve_status

@@ -1,7 +1,8 @@
 """Decoding over a finite feature map: D×D and D×d_v numbers, however long the context becomes.
 
-With rows φ̃_i = φ(k_i)/√λ_i and ṽ_i = v_i/√λ_i as in `finetti.attention.cme.primal` the state is
-A = I + Σ φ̃_iφ̃_iᵀ and b = Σ φ̃_iṽ_iᵀ: a pair is added in O(D²), a query reads φ(q)ᵀA⁻¹b in O(D³).
+With rows φ̃_i = φ(k_i)/√λ_i and ṽ_i = v_i/√λ_i as in `finetti.attention.cme.feature_space` the
+state is A = I + Σ φ̃_iφ̃_iᵀ and b = Σ φ̃_iṽ_iᵀ: a pair is added in O(D²), a query reads φ(q)ᵀA⁻¹b
+in O(D³).
 """
 
 import math
@@ -13,7 +14,14 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from finetti.attention.cme.conditional_mean import ConditionalMean
-from finetti.attention.decode_state import DecodeState, Double, as_token, batched, join, split
+from finetti.attention.decoding.decode_state import (
+    DecodeState,
+    Double,
+    as_token,
+    batched,
+    join,
+    split,
+)
 from finetti.core.solves import at_least_floor, posdef_solve
 
 

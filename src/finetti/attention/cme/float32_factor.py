@@ -1,5 +1,5 @@
 """CME attention by one float32 factorization of blocks: the Gram matrix is evaluated where it is
-needed. Where float32 is too coarse (`checked`), float64 answers."""
+needed. Where float32 is too coarse (`mixed_precision`), float64 answers."""
 
 from typing import Any
 
@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from finetti.attention.cme.checked import CheckedRoute
-from finetti.attention.cme.gram_product import BLOCK_ENTRIES, KeySystem, gram_product, key_noise
-from finetti.attention.cme.route import Call, Cost
-from finetti.attention.contexts import ContextArrays
+from finetti.attention.cme.gram_products import BLOCK_ENTRIES, KeySystem, gram_product, key_noise
+from finetti.attention.cme.mixed_precision import CheckedRoute
+from finetti.attention.cme.routes import Call, Cost
+from finetti.attention.context_batch import ContextArrays
 from finetti.core import block_tree, lapack
 from finetti.core.solves import first_that_factors
 from finetti.core.triangular import solve_factored

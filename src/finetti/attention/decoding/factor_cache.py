@@ -13,7 +13,14 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
 
 from finetti.attention.cme.conditional_mean import ConditionalMean
-from finetti.attention.decode_state import DecodeState, Double, as_token, batched, join, split
+from finetti.attention.decoding.decode_state import (
+    DecodeState,
+    Double,
+    as_token,
+    batched,
+    join,
+    split,
+)
 from finetti.core.arrays import is_concrete
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.numbers import as_whole

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, DTypeLike, Float
 
-from finetti.attention.contexts import ContextArrays
+from finetti.attention.context_batch import ContextArrays
 from finetti.kernels.kernel import Kernel
 
 Wants = Literal["mean", "posterior", "weights"]

@@ -22,7 +22,7 @@ import jax.custom_batching
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from finetti.attention.cme.gram_product import (
+from finetti.attention.cme.gram_products import (
     HeldGram,
     KeySystem,
     gram_product,
@@ -30,7 +30,7 @@ from finetti.attention.cme.gram_product import (
     key_noise,
     pull_product,
 )
-from finetti.attention.cme.route import (
+from finetti.attention.cme.routes import (
     Answer,
     Call,
     Ridge,
@@ -38,7 +38,7 @@ from finetti.attention.cme.route import (
     Wants,
     masked_rows,
 )
-from finetti.attention.contexts import ContextArrays
+from finetti.attention.context_batch import ContextArrays
 from finetti.core.precision import float64_inside
 from finetti.kernels.kernel import Kernel
 
