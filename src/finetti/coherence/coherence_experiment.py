@@ -248,7 +248,7 @@ def _one_token_moves(predictor: Predicts, context: Any, query: Any, tokens: Any)
 
 
 def _readable(tokens: Any, predictor: Predicts) -> Any:
-    """What ``predictor`` reads: for a classifier the signs of the values are the classes."""
+    """Return the tokens as ``predictor`` reads them: for a classifier signs become classes."""
     if not getattr(predictor, "categorical", False):
         return tokens
     return Pairs(tokens.keys, one_hot((tokens.values[:, :, 0] > 0).astype(int), 2))

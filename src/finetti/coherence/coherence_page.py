@@ -78,7 +78,7 @@ def _with_defect(found: "CoherenceTable", name: str) -> list[tuple["CoherenceRow
 
 
 def _distance(found: "CoherenceTable", unit: str) -> Section:
-    """Of all targets whose distance is in this unit."""
+    """Return the section on all targets whose distance is in this unit."""
     title = "Distance to the truth" + (f", {unit}" if len(found.units) > 1 else "")
     text = f"The {DISTANCES[unit]}, with 95 % intervals, in the world {found.world.name}."
     rows = [(row, row.distance) for row in found.rows if row.distance and row.distance.unit == unit]

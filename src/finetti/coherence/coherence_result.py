@@ -1,4 +1,4 @@
-"""What was measured of targets in a world: rows, verdicts and the table."""
+"""The result of a coherence run: measurements of targets in a world, verdicts and the table."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ OF_TWO_LETTERS = ("order", "martingale = two-step")  # the same number, and show
 
 @dataclass(frozen=True, eq=False)
 class CoherenceRow:
-    """What was measured of one target at one context length.
+    """The measurements of one target at one context length.
 
     Without a law there are no two steps, and, unless answers are linear in the values, no own next
     value to see. With two letters two steps are the martingale defect, and are not measured again.
@@ -43,7 +43,7 @@ class CoherenceRow:
 
     @property
     def defects(self) -> tuple[Defect | None, ...]:
-        """In the order of the columns."""
+        """Return the defects in the order of the columns."""
         return self.order, self.martingale, self.two_step
 
     @property
@@ -61,7 +61,7 @@ class CoherenceRow:
 
 @dataclass(frozen=True)
 class CoherenceVerdict:
-    """What all context lengths together say of one target.
+    """The verdict on one target over all context lengths.
 
     Args:
         name: of the target.
@@ -108,7 +108,7 @@ class CoherenceTable(RunResult):
 
     @property
     def context_lengths(self) -> tuple[int, ...]:
-        """In rising order."""
+        """Return the context lengths in rising order."""
         return tuple(sorted({row.context_length for row in self.rows}))
 
     @property
@@ -118,12 +118,12 @@ class CoherenceTable(RunResult):
 
     @property
     def n_letters(self) -> int | None:
-        """How many letters the world has; None for pairs."""
+        """Return the number of letters of the world; None for pairs."""
         return getattr(world_predictor(self.world), "n_letters", None)
 
     @property
     def verdicts(self) -> tuple[CoherenceVerdict, ...]:
-        """Of every target, over all context lengths."""
+        """Return the verdict on each target, over all context lengths."""
         by_length = (self._at(length) for length in self.context_lengths)
         return tuple(_verdict(rows, self.columns) for rows in zip(*by_length, strict=True))
 
@@ -156,12 +156,12 @@ class CoherenceTable(RunResult):
 
     @property
     def units(self) -> tuple[str, ...]:
-        """Of distances to the truth: spread (of the values), nats or probability."""
+        """Return the units of the distances: spread (of the values), nats or probability."""
         return tuple(dict.fromkeys(row.distance.unit for row in self.rows if row.distance))
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """How to read the table."""
+        """Explain how to read the table."""
         return (
             f"✓: none up to rounding, or up to a test at 1 %. Otherwise the median, and the "
             f"largest, over contexts and queries, in {self._unit}. “Largest” is over all contexts "
@@ -174,7 +174,7 @@ class CoherenceTable(RunResult):
 
     @property
     def _advice(self) -> tuple[str, ...]:
-        """What to give, so that what is not measured can be."""
+        """Advise what to supply, so that missing parts can be measured."""
         names = [each.name for each in self.verdicts if each.text == "undecided"]
         if not names:
             return ()
@@ -191,7 +191,7 @@ class CoherenceTable(RunResult):
 
     @property
     def headline(self) -> str:
-        """In one sentence, over all context lengths."""
+        """Return the result in one sentence, over all context lengths."""
         found = self.verdicts
         good = [each.name for each in found if each.text == "coherent"]
         undecided = [each for each in found if each.text == "undecided"]
@@ -246,7 +246,7 @@ def _moves_cell(moves: float | None) -> str:
 
 
 def _verdict(rows: Sequence[CoherenceRow], columns: Sequence[str]) -> CoherenceVerdict:
-    """Of one target, from what was measured at each length."""
+    """Return the verdict on one target from its rows at all lengths."""
     failed = (row for row in rows if any(each and not each.holds() for each in row.defects))
     measured = zip(columns, *(row.defects[: len(columns)] for row in rows), strict=True)
     left_out = (name for name, *found in measured if None in found)

@@ -33,16 +33,16 @@ class MartingalePosterior(Displayable):
 
     @property
     def mean(self) -> Floats:
-        """Over paths."""
+        """Return the mean over paths."""
         return self.draws.mean(axis=self.axis)
 
     @property
     def standard_deviation(self) -> Floats:
-        """Over paths: the epistemic uncertainty."""
+        """Return the deviation over paths: the epistemic uncertainty."""
         return self.draws.std(axis=self.axis, ddof=1)
 
     def interval(self, confidence: float = 0.9) -> Interval:
-        """Between quantiles of the paths."""
+        """Return the interval between quantiles of the paths."""
         return percentile_interval(self.draws, confidence, "martingale posterior", axis=self.axis)
 
     def __card__(self) -> Card:

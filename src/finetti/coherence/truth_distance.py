@@ -1,4 +1,4 @@
-"""How far a predictor is from a world's exact predictive, and how calibrated it is."""
+"""The distance of a predictor to a world's exact predictive, and its calibration."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -108,7 +108,7 @@ def distance_to_truth(
     n_sequences: int = 200,
     seed: int = 0,
 ) -> DistanceTable:
-    """How far a predictor is from the exact predictive of ``world``, by context length.
+    """Measure the distance of a predictor to the exact predictive of ``world``, by context length.
 
     Args:
         predictor: anything that `as_predictor` takes.
@@ -134,7 +134,7 @@ def distance_to_truth(
 def distance_at(
     predictor: Any, world: LatentModel, context_length: int, n_sequences: int, seed: int
 ) -> Distance:
-    """One length of `distance_to_truth`."""
+    """Measure one context length of `distance_to_truth`."""
     n = as_whole(n_sequences, "n_sequences", "distance_to_truth")
     rng = generator("distance", seed, world.name, context_length)
     draw = world.sample(rng, n, context_length)
@@ -197,7 +197,7 @@ def _squares(mean: Floats, exact: Floats) -> Floats:
 
 
 def _of_draws(draws: Floats, exact: Floats, scale: float, length: int, unit: str) -> Distance:
-    """From draws (N, B, d): E‖m̂ − m‖² is ‖E m̂ − m‖² and the variance of m̂, which is subtracted."""
+    """The distance of draws (N, B, d): E‖m̂ − m‖² without the variance of m̂, which is subtracted."""
     noise = draws.var(axis=0, ddof=1).sum(axis=1) / len(draws)
     squares = (_squares(draws.mean(axis=0), exact) - noise) / scale**2
     return replace(_of_squares(squares, length), unit=unit, n_draws=len(draws))

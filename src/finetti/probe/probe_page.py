@@ -43,7 +43,7 @@ def _name(*words: str) -> str:
 
 
 def describe_probe(found: ProbeResult) -> str:
-    """What was done, in a paragraph."""
+    """Describe the probe in a paragraph."""
     experiment = found.experiment
     rule = experiment.rule(experiment.context_lengths[0])
     chance = rule.bit_probability
@@ -72,7 +72,7 @@ def describe_probe(found: ProbeResult) -> str:
 
 
 def _trials_run(found: ProbeResult) -> str:
-    """Of a search: how many trials have a result, by learner and context length."""
+    """Count the trials of a search that have a result, by learner and context length."""
     done, experiment = found.done, found.experiment
     counts = Counter(zip(done["learner"], done["context_length"], strict=True) if len(done) else ())
     return ", ".join(

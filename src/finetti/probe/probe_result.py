@@ -1,4 +1,4 @@
-"""What a probe found: the analysis of its trials beside the bounds, and why trials failed."""
+"""The result of a probe: the analysis of its trials beside the bounds, and why trials failed."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ EXTRAPOLATION_FACTOR = 10  # times the longest context: where the laws are asked
 
 @dataclass(frozen=True)
 class ProbeResult(ExperimentResult):
-    """What a probe found: the analysis of its trials; it prints its tables and draws its page.
+    """The result of a probe: the analysis of its trials; it prints its tables and draws its page.
 
     Args:
         experiment: what was asked.
@@ -102,12 +102,12 @@ class ProbeResult(ExperimentResult):
 
     @property
     def wanted(self) -> int:
-        """How many trials there are; a search knows it when it has ended."""
+        """Return the number of trials; a search knows it when it has ended."""
         return len(self.trials) if self.searches is not None else self.experiment.n_trials
 
     @property
     def partial(self) -> str:
-        """What has run, if it is not all: trials of the grid, or a search that has not ended."""
+        """Describe what has run, if it is not all: trials of a grid, or an unfinished search."""
         if self.searches is None:
             return super().partial
         ended = {
@@ -138,7 +138,7 @@ class ProbeResult(ExperimentResult):
 
     @property
     def reasons(self) -> list[dict[str, Any]]:
-        """How many trials of each cell were solved, and why the others were not."""
+        """Count the solved trials of each cell, and the others by their reason."""
         if not len(self.done):
             return []
         names = ("learner", "context_length", "n_samples")
@@ -153,7 +153,7 @@ class ProbeResult(ExperimentResult):
 
     @property
     def headline(self) -> str:
-        """What was found, in one line."""
+        """Return the result in one line."""
         title = self.experiment.title
         if not len(self.done):
             return f"{title}: no trial is done"
@@ -197,7 +197,7 @@ class ProbeResult(ExperimentResult):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader should know."""
+        """Return warnings and remarks for the reader."""
         analysis = () if self.analysis is None else self.analysis.__card__().notes
         return (*analysis, *self._without_curves)
 
@@ -215,7 +215,7 @@ class ProbeResult(ExperimentResult):
 
     @property
     def summary(self) -> str:
-        """What was done, as the first paragraph of the page."""
+        """Return the first paragraph of the page: what was done."""
         from finetti.probe.probe_page import describe_probe
 
         return describe_probe(self)
@@ -243,7 +243,7 @@ class ProbeResult(ExperimentResult):
         return to_plain(found)
 
     def tables(self) -> list[Table]:
-        """What people read at the end of a run."""
+        """Return the tables that a terminal shows at the end of a run."""
         tables: list[Table] = []
         if self.analysis is not None:
             tables += [self.search_table()] if self.searches else self.success_tables()
@@ -276,7 +276,7 @@ class ProbeResult(ExperimentResult):
         return tables
 
     def search_table(self) -> Table:
-        """What the searches say, and how many trials they took."""
+        """Return the results of the searches, and how many trials they took."""
         rows = [
             (learner, length, result.size.text, result.trials, result.stopped)
             for learner, report in (self.searches or {}).items()
@@ -362,7 +362,7 @@ class ProbeResult(ExperimentResult):
 
 
 def _counted(trials: Iterable[int]) -> str:
-    """How many trials there are in cells.
+    """Describe the number of trials per cell.
 
     >>> _counted([5, 5]), _counted([7, 2]), _counted([1])
     ('5 trials', '2 to 7 trials', '1 trial')

@@ -165,7 +165,7 @@ def _loaded(reference: str, options: str, context_length: int, source: str) -> A
 
 @functools.lru_cache(maxsize=32)
 def _runner(shared: str) -> NetworkTrials | FitTrials:
-    """What runs trials of all sample sizes; kept, with all that it has compiled."""
+    """Return the runner of trials of all sample sizes; it is kept with its compiled programs."""
     params = json.loads(shared)
     learner = _load(params)
     if learner.fingerprint() != params["learner_code"]:

@@ -240,7 +240,7 @@ def _float32(tree: Any) -> Any:
 
 @functools.lru_cache
 def _adam(learning_rate: float, iterations: int) -> optax.GradientTransformation:
-    """One object per rate, so that nothing is compiled twice."""
+    """Return one optimizer object per rate, so that nothing is compiled twice."""
     return adamw(optax.cosine_decay_schedule(learning_rate, iterations))
 
 

@@ -15,7 +15,7 @@ def risk_sections(found: RiskResult) -> list[Section]:
 
 
 def describe_study(found: RiskResult) -> str:
-    """What was done, in a paragraph."""
+    """Describe the study in a paragraph."""
     given = found.experiment.settings
     several = found.experiment.trials > 1
     times = f"{found.experiment.trials} times each" if several else "once"

@@ -1,4 +1,4 @@
-"""What a study of the excess risk found: the three parts against n, with error bars."""
+"""The result of a study of the excess risk: the three parts against n, with error bars."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -82,7 +82,7 @@ class RiskPoint:
 
 @dataclass(frozen=True)
 class RiskResult(ExperimentResult):
-    """What a study of the excess risk found; it prints its table and draws its page.
+    """The result of a study of the excess risk; it prints its table and draws its page.
 
     Args:
         experiment: what was asked.
@@ -96,7 +96,7 @@ class RiskResult(ExperimentResult):
 
     @cached_property
     def points(self) -> tuple[RiskPoint, ...]:
-        """One per sample size that has a trial."""
+        """Return one point per sample size that has a trial."""
         if not len(self.done):
             return ()
         return tuple(
@@ -116,7 +116,7 @@ class RiskResult(ExperimentResult):
 
     @property
     def headline(self) -> str:
-        """What was found, in one line."""
+        """Return the result in one line."""
         title = self.experiment.title
         if not self.points:
             return f"Excess risk of {title}: no trial is done"
@@ -130,7 +130,7 @@ class RiskResult(ExperimentResult):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the numbers rest on."""
+        """Return what the numbers rest on."""
         found = [
             "± is one standard error. Approximation is an estimate from above and optimization one "
             "from below: both compare with the best network that was found.",
@@ -155,7 +155,7 @@ class RiskResult(ExperimentResult):
 
     @property
     def bound_notes(self) -> tuple[str, ...]:
-        """What the bound rests on, or why there is none."""
+        """Return what the bound rests on, or why there is none."""
         if not len(self.done):
             return ()
         return tuple(dict.fromkeys(filter(None, self.done["bound_note"])))
@@ -181,7 +181,7 @@ class RiskResult(ExperimentResult):
 
     @property
     def summary(self) -> str:
-        """What was done, as the first paragraph of the page."""
+        """Return the first paragraph of the page: what was done."""
         from finetti.risk.risk_page import describe_study
 
         return describe_study(self)

@@ -98,7 +98,7 @@ def make_world(name: str, options: Mapping[str, Any]) -> LatentModel:
 
 
 def _example(world: LatentModel, context_length: int) -> Encoded:
-    """One sequence of the world, for its dimensions."""
+    """Draw one sequence of the world, for its dimensions."""
     return world.encode(world.sample(0, 1, context_length))
 
 

@@ -1,4 +1,4 @@
-"""How far a predictor is from coherence: sizes, and whether they are more than nothing."""
+"""The defect of a predictor: sizes, and whether they are more than rounding or chance."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -51,17 +51,17 @@ class Defect(Displayable):
 
     @property
     def maximum(self) -> float:
-        """Over contexts and queries; a median can hide what happens at few of them."""
+        """Return the largest size over contexts and queries, which a median can hide."""
         return float(np.max(self.sizes))
 
     @property
     def median(self) -> float:
-        """Over contexts and queries."""
+        """Return the median size over contexts and queries."""
         return float(np.median(self.sizes))
 
     @property
     def largest(self) -> str:
-        """What the maximum is: a bound over all contexts, or only the largest that was seen."""
+        """Name the maximum: a bound over all contexts, or only the largest that was seen."""
         return "largest" if self.exact and self.all_contexts else "largest seen"
 
     def holds(self, tolerance: float = TOLERANCE, level: float = LEVEL) -> bool:

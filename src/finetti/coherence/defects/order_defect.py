@@ -103,7 +103,7 @@ def _of_letters(
 
 
 def _over_all_orders(predictor: AlphabetPredictor, tokens: Letters) -> Floats:
-    """From the answers to all contexts: those with the same letters are orders of each other."""
+    """Compare the answers to all contexts: those with the same letters are orders of each other."""
     every = all_letters(predictor.n_letters, tokens.shape[1])
     found = predictor.predictive(every)
     powers = predictor.n_letters ** np.arange(tokens.shape[1])[::-1]

@@ -131,7 +131,7 @@ def size_of_curve(
     confidence: float,
     rng: np.random.Generator,
 ) -> CriticalSize:
-    """Where the fitted curve reaches ``level``.
+    """Return the critical size at which the fitted curve reaches ``level``.
 
     Args:
         fits: the curve of the data, one row.
@@ -207,7 +207,7 @@ def _log_critical(fits: CurveFits, level: float, share: Floats) -> Floats:
 def single_size_estimate(
     size: float, successes: float, trials: float, level: float, confidence: float
 ) -> CriticalSize:
-    """What a single size says: there is no curve, only the side on which the critical size lies."""
+    """Return on which side of a single size the critical size lies; one size has no curve."""
     rate = successes / trials
     wilson = wilson_interval(successes, trials, confidence)
     low = size if wilson.high < level else 0.0

@@ -252,7 +252,7 @@ def _compare_sizes(
     n_resamples: int,
     seed: int,
 ) -> tuple[CriticalDifference, ...]:
-    """Where there are two sizes or more: the same seeds of both learners are drawn again."""
+    """Compare critical sizes where there are two sizes or more, resampling seeds of both alike."""
     found = []
     for length, here in wide.groupby(level="context_length"):
         if here.index.get_level_values("n_samples").nunique() < 2:

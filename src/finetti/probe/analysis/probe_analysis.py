@@ -30,7 +30,7 @@ Key = tuple[Any, ...]  # the values of `by`, and T where there is one
 
 @dataclass(frozen=True)
 class Analysis(Displayable):
-    """What came out of a probe; see `analyze`.
+    """Success rates, curves, critical sizes and laws of a table of trials; see `analyze`.
 
     Args:
         by: the columns that tell learners apart.

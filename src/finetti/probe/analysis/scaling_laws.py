@@ -35,7 +35,7 @@ class ScalingLaw(Displayable):
     replicates: Floats = field(repr=False, compare=False)  # (R, 2)
 
     def interval(self, confidence: float = 0.95) -> tuple[Interval, Interval]:
-        """Of the two parameters: percentiles over the resamples."""
+        """Return the intervals of both parameters: percentiles over the resamples."""
         first, second = (percentile_interval(self.replicates[:, i], confidence) for i in (0, 1))
         return first, second
 
@@ -106,7 +106,7 @@ class ScalingLaws(Displayable):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader should know."""
+        """Return warnings and remarks for the reader."""
         notes = []
         for length, why in self.excluded.items():
             said = [f"{FORMULAS[n]} gives {v:.0f}" for n, (v, _) in self.predict(length).items()]

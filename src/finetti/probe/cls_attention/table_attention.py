@@ -74,7 +74,7 @@ def _read_maps(
     key_bias: Float[Array, "H k"],
     value_bias: Float[Array, "H v"],
 ) -> tuple[Float[Array, "d c"], Float[Array, " c"]]:
-    """What takes a token to the scores of all heads, then to their values: a matrix, a constant."""
+    """Return the affine map, matrix and constant, from a token to all scores and values."""
     query = scale * (jnp.einsum("d,hdk->hk", cls, query_weights) + query_bias)
     absorbed = jnp.einsum("hdk,hk->dh", key_weights, query)
     values = value_weights.swapaxes(0, 1).reshape(len(cls), -1)
@@ -94,7 +94,7 @@ def _split(table: Float[Array, "2 T c"], own: Float[Array, " c"], heads: int) ->
 def read_tables(
     bits: Array, tables: BinaryTables, drops: Callable[[], Drops] | None = None
 ) -> Float[Array, "m H v"]:
-    """What [CLS] reads from each bit string, per head; ``drops`` draws a dropout of the weights.
+    """Return what [CLS] reads from each bit string, per head; ``drops`` draws a dropout mask.
 
     out = num / den, den = Xe_1 + (1−X)e_0 + e_cls, num = X(e_1v_1) + (1−X)(e_0v_0) + e_cls v_cls
     with e = exp(s − shift_h). The multipliers of a dropout, 0 or 1/(1 − rate), stand in the

@@ -1,4 +1,4 @@
-"""One layer of the Transformer at [CLS], the same numbers in less time.
+"""One layer of the Transformer at [CLS], factored: the numbers of the textbook in less time.
 
 Only [CLS] asks and only [CLS] is read; tokens are bits, and embedding and LayerNorm work position
 by position. So without dropout on embeddings there are 2T + 1 distinct keys and values, and a batch
@@ -44,7 +44,7 @@ CHUNK = 500
 def factored_logits(
     params: Params, bits: Array, key: Any, rates: Rates, n_heads: int
 ) -> Float[Array, "m 2"]:
-    """What `textbook_logits` answers for one layer under the masks of `draw_masks`.
+    """Compute `textbook_logits` of one layer under the masks of `draw_masks`.
 
     Args:
         params: from `TransformerLearner.init`, one layer.

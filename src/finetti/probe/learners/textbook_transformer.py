@@ -28,7 +28,7 @@ class Rates(NamedTuple):
 
 
 class LayerMasks(NamedTuple):
-    """What dropout multiplies by in a layer with q queries, 0 or 1/(1 − rate); None: nothing."""
+    """The dropout multipliers of a layer with q queries, 0 or 1/(1 − rate); None: no dropout."""
 
     attention: Float[Array, "m q T+1 H"] | None = None
     attention_output: Float[Array, "m q d"] | None = None

@@ -179,6 +179,6 @@ class SearchRounds:
         return int(row["success"])
 
     def report(self) -> SearchReport:
-        """What is known now."""
+        """Return the critical sizes as the trials so far tell them."""
         results = {T: design.result(self.history[T], T) for T, design in self.designs.items()}
         return SearchReport(results, self.table, self.rounds)

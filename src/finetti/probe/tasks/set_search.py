@@ -43,7 +43,7 @@ class PackedSample:
 
     @classmethod
     def of(cls, bits: NDArray[np.uint8], labels: NDArray[np.uint8]) -> "PackedSample":
-        """From bits of shape (m, T) and labels of shape (m,)."""
+        """Pack bits of shape (m, T) and labels of shape (m,)."""
         return cls(pack(bits.T), pack(labels), pack(np.ones_like(labels)))
 
     def where(self, position: int | slice, value: int) -> Words:
@@ -58,7 +58,7 @@ class PackedSample:
 
 @dataclass
 class SearchState:
-    """What searches have found so far, and when they give up."""
+    """State of a search: the sets found so far, and the limit at which it gives up."""
 
     max_errors: int
     limit: int
@@ -103,7 +103,7 @@ class _Prefixes:
     errors: Integers  # (P,)
 
     def before(self, position: int) -> int:
-        """How many prefixes end before a position."""
+        """Return the number of prefixes that end before a position."""
         level, size = self.positions.shape
         return int(np.searchsorted(self.positions[-1], position)) if level else size
 

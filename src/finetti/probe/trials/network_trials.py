@@ -23,7 +23,7 @@ N_LOOKS = 256  # samples whose attention is averaged
 
 @dataclass
 class TrialState:
-    """What is known of a trial under way."""
+    """State of a trial under way: its samples, best validation and traces."""
 
     trial: Trial
     samples: TrialSamples

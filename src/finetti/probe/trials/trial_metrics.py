@@ -1,4 +1,4 @@
-"""What a trial says when it has ended: whether the rule was found, and if not, why."""
+"""The metrics of a trial: whether the rule was found, and if not, why."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

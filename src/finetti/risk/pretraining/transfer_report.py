@@ -121,7 +121,7 @@ class TransferReport(Displayable):
 
     @property
     def terms(self) -> list[dict[str, Any]]:
-        """What the right side is made of: term, formula, and value."""
+        """Return the terms of the right side: term, formula, and value."""
         values = {term.name: term.value for term in self.bound.terms}
         return [
             {"term": name, "formula": formula, "value": values.get(name, 0.0)}

@@ -46,7 +46,7 @@ class OptimizationBound(Displayable):
 
     @property
     def gap(self) -> float:
-        """How far the floor is from the value."""
+        """Return the gap between the value and its certified floor."""
         return self.value - self.dual
 
     @property
