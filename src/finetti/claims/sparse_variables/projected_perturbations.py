@@ -13,10 +13,10 @@ from finetti import attention
 from finetti.attention import lipschitz
 from finetti.claims.claim import CheckMethod, Claim, Context, Control, Erratum, claim
 from finetti.claims.evidence import Evidence, Verdict, at_least, at_most, close, within
-from finetti.claims.measures import Ratio
-from finetti.claims.perturbations import (
+from finetti.claims.measures import (
     DRAWS,
     RATIO_RTOL,
+    Ratio,
     is_tight,
     log_uniform_scales,
     normalized,

@@ -6,7 +6,7 @@ import numpy as np
 
 from finetti import attention
 from finetti.attention import lipschitz
-from finetti.claims.perturbations import log_uniform_scales
+from finetti.claims.measures import log_uniform_scales
 
 AXES = np.eye(3)
 N_TOKENS, LAYER_DIMENSION, LAYER_WIDTH = 5, 4, 3
