@@ -150,12 +150,19 @@ def _draw_several_heads(rng: np.random.Generator) -> tuple:
 def _sums_of_heads(weights: Any, tokens: Any) -> dict[str, Any]:
     summed = attention.MultiHead(*weights, activation="relu")
     found = summed(tokens, tokens)
+    *inside, output = weights
+    softmax = attention.Softmax()
+    read = [
+        np.asarray(softmax(*(tokens @ matrix for matrix in each)))
+        for each in zip(*inside, strict=True)
+    ]
+    beside = np.maximum(np.concatenate(read, axis=1), 0) @ np.concatenate(output)
     heads = (
-        attention.Head.transformer(*each, activation="relu") for each in zip(*weights, strict=True)
+        attention.MultiHead.single(*each, activation="relu") for each in zip(*weights, strict=True)
     )
     alone = sum(np.asarray(head(tokens, tokens)) for head in heads)
     return {
-        "sum of heads and concatenated layer": (found, summed.concatenated()(tokens, tokens)),
+        "sum of heads and concatenated layer": (found, beside),
         "sum of heads and a loop": (found, alone),
     }
 
