@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from finetti.attention.lipschitz.exchangeable_constants import bandwidth
 from finetti.attention.networks.multihead import MultiHead
 from finetti.attention.networks.projected_transformer import (
     ProjectedLayer,
@@ -22,6 +21,7 @@ from finetti.attention.networks.residual_transformer import (
     ResidualTransformer,
     rbf_attention,
 )
+from finetti.attention.networks.softmax_constants import bandwidth
 from finetti.attention.networks.token_maps import TokenReadout
 from finetti.core.errors import InputError
 

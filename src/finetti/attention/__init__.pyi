@@ -25,8 +25,6 @@ from .functional import softmax_attention as softmax_attention
 from .functional_regression import delta_rule_attention as delta_rule_attention
 from .functional_regression import linear_attention as linear_attention
 from .functional_regression import local_linear_attention as local_linear_attention
-from .lipschitz.exchangeable_constants import bandwidth as bandwidth
-from .lipschitz.sparse_constants import softmax_constant as softmax_constant
 from .local_linear import LocalLinear as LocalLinear
 from .networks.activations import Activation as Activation
 from .networks.multihead import MultiHead as MultiHead
@@ -37,6 +35,8 @@ from .networks.residual_transformer import FeedForward as FeedForward
 from .networks.residual_transformer import ResidualLayer as ResidualLayer
 from .networks.residual_transformer import ResidualTransformer as ResidualTransformer
 from .networks.residual_transformer import rbf_attention as rbf_attention
+from .networks.softmax_constants import bandwidth as bandwidth
+from .networks.softmax_constants import softmax_constant as softmax_constant
 from .networks.token_maps import LinearMap as LinearMap
 from .networks.token_maps import Positions as Positions
 from .networks.token_maps import TokenReadout as TokenReadout

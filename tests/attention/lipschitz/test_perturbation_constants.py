@@ -19,8 +19,7 @@ from finetti.attention.lipschitz import (
     token_constant,
     weight_bound,
 )
-from finetti.attention.lipschitz.exchangeable_constants import bandwidth
-from finetti.attention.lipschitz.sparse_constants import softmax_constant
+from finetti.attention.networks.softmax_constants import bandwidth, softmax_constant
 from finetti.core.errors import InputError
 
 

@@ -8,30 +8,8 @@ norms of the weights, R the length of the longest token. The paper prints its le
 from collections.abc import Iterable
 from typing import Any
 
-from finetti.core.arrays import check_positive
-from finetti.core.errors import bad_argument
+from finetti.attention.networks.softmax_constants import check_exponent
 from finetti.core.forms import Form, check_form
-
-
-def bandwidth(head_dimension: int, rule: str = "C.1", r: float = 2.0) -> float:
-    """σ² of the RBF-form softmax: 2d_p^{1/s} with 1/r + 1/s = 1 (C.1), or d_p (5.4), zhang2022.
-
-    >>> bandwidth(16), bandwidth(16, "5.4")
-    (8.0, 16.0)
-    """
-    check_positive(head_dimension, "head_dimension", "bandwidth")
-    check_exponent(r, "bandwidth")
-    if rule == "C.1":
-        return 2.0 * head_dimension ** (1.0 - 1.0 / r)
-    if rule == "5.4":
-        return float(head_dimension)
-    raise bad_argument("rule", "bandwidth", '"C.1" or "5.4"', repr(rule))
-
-
-def check_exponent(r: float, owner: str) -> None:
-    """Refuse what is not the exponent of a norm."""
-    if not r >= 1:
-        raise bad_argument("r", owner, "an exponent in [1, ∞]", r)
 
 
 def rbf_constant(

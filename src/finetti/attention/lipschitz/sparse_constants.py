@@ -7,21 +7,10 @@ arrays of any kind. ``radius`` is r: every token has length at most r (the paper
 from collections.abc import Sequence
 from typing import Any
 
+from finetti.attention.networks.softmax_constants import softmax_constant
 from finetti.core.arrays import namespace
 from finetti.core.errors import bad_argument
 from finetti.core.forms import Form, check_form
-
-
-def softmax_constant(form: Form = "derived") -> float:
-    """C with ‖softmax(θ) − softmax(θ')‖₁ ≤ C‖θ − θ'‖_∞: 1, printed 2 (Corollary A.7, edelman2022).
-
-    1 because ‖Jh‖₁ = E_p|h − E_p h| ≤ sd_p(h) ≤ ‖h‖_∞; two equal scores moved apart attain it.
-
-    >>> softmax_constant(), softmax_constant("printed")
-    (1.0, 2.0)
-    """
-    check_form(form, "softmax_constant")
-    return 1.0 if form == "derived" else 2.0
 
 
 def softmax_distance(score_distance: Any) -> Any:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from finetti.attention.lipschitz.exchangeable_constants import bandwidth
+from finetti.attention.networks.softmax_constants import bandwidth
 from finetti.bounds import description as fields
 from finetti.bounds.description import BoundSettings
 from finetti.bounds.exchangeability.token_norms import matrix_norms

@@ -4,7 +4,7 @@ import abc
 import math
 from dataclasses import replace
 
-from finetti.attention.lipschitz.sparse_constants import softmax_constant
+from finetti.attention.networks.softmax_constants import softmax_constant
 from finetti.bounds import description as fields
 from finetti.bounds.description import all_are, checked
 from finetti.bounds.ours.block_components import (

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from finetti.attention.lipschitz.sparse_constants import softmax_constant
+from finetti.attention.networks.softmax_constants import softmax_constant
 from finetti.bounds import description as fields
 from finetti.bounds.bound import Bound, NetworkShape, PositionKind
 from finetti.bounds.covering.composition import Composition, Matrix

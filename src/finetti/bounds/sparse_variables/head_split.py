@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import scipy
 
-from finetti.attention.lipschitz.sparse_constants import softmax_constant
+from finetti.attention.networks.softmax_constants import softmax_constant
 from finetti.bounds import description as fields
 from finetti.bounds.covering.linear import log_log_linear_cover
 from finetti.bounds.covering.network_bounds import NetworkBound, log_log_points
