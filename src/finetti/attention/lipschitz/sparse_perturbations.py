@@ -61,12 +61,12 @@ def head_perturbation(
     owner = "head_perturbation"
     tokens = as_tokens(tokens, "tokens", owner)
     query = as_weights(query, "query", owner, "(d_z,)", (None,))
-    other = dataclasses.replace(
-        other, output_weights=head.output_weights, activation=head.activation
-    )
-    for name, module in (("head", head), ("other", other)):
-        if module.n_heads != 1 or module.output_weights is None:
-            raise bad_argument(name, owner, "one head with output weights", module)
+    if head.n_heads != 1 or other.n_heads != 1:
+        raise bad_argument("head", owner, "one head, like `other`", f"{head.n_heads} heads")
+    outputs = head.output_weights
+    if outputs is None:
+        raise bad_argument("head", owner, "a head with output weights", "none")
+    other = dataclasses.replace(other, output_weights=outputs, activation=head.activation)
     moved = jnp.linalg.norm(head(query[None], tokens) - other(query[None], tokens))
     scores = query @ (head.score_matrices - other.score_matrices)[0] @ tokens.T
     values = tokens @ (head.value_weights - other.value_weights)[0]
@@ -75,7 +75,7 @@ def head_perturbation(
         value_change=sequence_norm(values),
         radius=sequence_norm(tokens),
         in_growth=spectral(head.value_weights[0]),
-        out_lipschitz=head.activation.lipschitz * spectral(jnp.squeeze(head.output_weights, 0)),
+        out_lipschitz=head.activation.lipschitz * spectral(outputs[0]),
         norm_lipschitz=constants.softmax_constant(form),
     )
     return Perturbation(moved, bound, "Lemma 4.3, edelman2022", form)

@@ -5,12 +5,12 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from finetti.attention.base import Attention
 from finetti.attention.cme.conditional_mean import ConditionalMean
-from finetti.attention.contexts import as_mask
+from finetti.attention.context_batch import as_mask
+from finetti.attention.modules.attention_module import Attention
+from finetti.attention.modules.softmax import Softmax
 from finetti.attention.networks.activations import Activation, as_activation
 from finetti.attention.networks.weight_arrays import as_projections, draw_projections, promote
-from finetti.attention.softmax import Softmax
 from finetti.core.conversion import as_array
 from finetti.core.errors import InputError, UnsupportedError, bad_argument
 
@@ -91,9 +91,10 @@ class MultiHead(eqx.Module):
         activation: str | Activation = "identity",
     ) -> "MultiHead":
         """One head from its matrices (d, k), (d, k), (d, v) and (v, d_out)."""
-        inside = (as_array(matrix)[None] for matrix in (query_weights, key_weights, value_weights))
+        matrices = query_weights, key_weights, value_weights
+        query, keys, values = (as_array(matrix)[None] for matrix in matrices)
         output = None if output_weights is None else as_array(output_weights)[None]
-        return cls(*inside, output, attention, activation)
+        return cls(query, keys, values, output, attention, activation)
 
     @property
     def n_heads(self) -> int:
