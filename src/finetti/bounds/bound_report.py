@@ -10,6 +10,7 @@ from finetti.bounds.bound import Bound
 from finetti.bounds.description import BoundSettings
 from finetti.bounds.registry import build_bounds, load_bounds, unread_norms
 from finetti.bounds.sample import Sample
+from finetti.bounds.solve import check_goal
 from finetti.bounds.solve import solve as solve_for
 from finetti.bounds.sweep import N_POINTS, Sensitivities, Sweep, SweepVariable, sensitivities
 from finetti.bounds.sweep import sweep as sweep_bounds
@@ -168,10 +169,7 @@ def evaluate_bound(
     """
     _refuse_both("sweep", sweep, "measured", measured)
     _refuse_both("sweep", sweep, "sensitivity", sensitivity or None)
-    if (solve is None) != (gap is None):
-        raise InputError('`solve` and `gap` go together, for example solve="samples", gap=0.1.')
-    if constant is not None and solve is None:
-        raise InputError('`constant` needs `solve`, for example solve="samples", gap=0.1.')
+    check_goal(solve, gap, constant)
     registry = load_bounds()
     chosen = [registry[name] for name in names]
     settings = BoundSettings(

@@ -170,6 +170,16 @@ class Agreement:
         return Evidence(*(close(name, largest_of(e), tolerance) for name, e in errors.items()))
 
 
+def slope_of_means(sizes: Sequence[int], samples: Sequence[np.ndarray]) -> float:
+    """The power of the sizes in the means of the samples, which count by their standard errors."""
+    from finetti.core.statistics import power_law_slope
+
+    means, errors = [float(each.mean()) for each in samples], None
+    if all(each.size > 1 for each in samples):
+        errors = [float(each.std(ddof=1) / np.sqrt(each.size)) for each in samples]
+    return power_law_slope(list(sizes), means, errors).value
+
+
 @dataclass(frozen=True)
 class PowerLaw:
     """The slope of an error in a size, both logarithmic, with its chart; perhaps below a bound.
@@ -213,21 +223,15 @@ class PowerLaw:
 
     def __call__(self, context: Context, form: str = DERIVED) -> Evidence:
         """Measure the slopes, and the share of the bound."""
-        from finetti.core.statistics import power_law_slope
-
         error, measurements, records = in_form(self.error, form), [], []
         for curve in self.curves or (None,):
             which = () if curve is None else (curve,)
             samples = [np.atleast_1d(error(context, size, *which)) for size in self.sizes]
-            means, spreads = [float(sample.mean()) for sample in samples], None
-            if all(sample.size > 1 for sample in samples):
-                spreads = [sample.std(ddof=1) / np.sqrt(sample.size) for sample in samples]
-            slope = power_law_slope(list(self.sizes), means, spreads)
             name = f"{curve}: {self._slope}" if curve else self._slope
-            measurements.append(within(name, slope.value, *self.slope))
+            measurements.append(within(name, slope_of_means(self.sizes, samples), *self.slope))
             records += [
-                {"size": n, "error": e, "curve": curve}
-                for n, e in zip(self.sizes, means, strict=True)
+                {"size": size, "error": float(sample.mean()), "curve": curve}
+                for size, sample in zip(self.sizes, samples, strict=True)
             ]
         axes, title = {"size": self.size_name, "error": self.error_name}, f"The {self._slope}"
         options: dict[str, Any] = {"color": "curve"} if self.curves else {}

@@ -127,6 +127,7 @@ def bound(
             "in `finetti bound transformer gap`, or --list to see them all."
         )
     words = [name for name in names or () if name not in registry]
+    _refuse_claims(words)
     if show_list or len(words) == len(names or ()):
         _write_list(registry.select(" ".join(words)) if words else registry, as_json)
         return
@@ -183,6 +184,23 @@ def bound(
         make_console().print(report)
     if plot is not None:
         _draw(report, plot)
+
+
+def _refuse_claims(words: list[str]) -> None:
+    """Say what an id of the ledger is that gives no number: an identity or a construction."""
+    if not words:
+        return
+    from finetti.claims import load_ledger
+
+    ledger = load_ledger()
+    for word in words:
+        if word in ledger:
+            claim = ledger[word]
+            raise FinettiError(
+                f"{claim.id} ({claim.title}) is a claim that gives no number for sizes and norms. "
+                f"`finetti claims {claim.id}` explains it, `finetti reproduce --only {claim.id}` "
+                "checks it."
+            )
 
 
 def _refuse_both(first: str, one: Any, second: str, other: Any) -> None:
