@@ -37,7 +37,7 @@ def score_derivative(size: float, step: float = 1e-4) -> float:
     Its scores are ±size·t and its values ±size: size²·t to first order.
     """
     still, moved = (
-        attention.Head.transformer(first_axis(each), AXES, AXES, AXES) for each in (0.0, step)
+        attention.MultiHead.single(first_axis(each), AXES, AXES, AXES) for each in (0.0, step)
     )
     moved_by = lipschitz.head_perturbation(still, moved, two_tokens(size), AXES[0])
     return float(moved_by.measured) / step

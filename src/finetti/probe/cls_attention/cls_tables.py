@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from finetti.attention.networks.weights import as_projections, as_weights, promote
+from finetti.attention.networks.weight_arrays import as_projections, as_weights, promote
 
 
 class BinaryTables(NamedTuple):

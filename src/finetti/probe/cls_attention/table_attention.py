@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
-from finetti.attention.networks.weights import promote
+from finetti.attention.networks.weight_arrays import promote
 from finetti.core.arrays import is_concrete
 from finetti.core.conversion import as_array
 from finetti.core.errors import InputError, bad_argument
