@@ -180,9 +180,9 @@ class FiniteAtoms(Checked, LatentModel, eq=False):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.answers is None:
-            object.__setattr__(self, "answers", self.emission)
-        for argument, each in (("emission", self.emission), ("answers", self.answers)):
+        answers = self.emission if self.answers is None else self.answers
+        object.__setattr__(self, "answers", answers)
+        for argument, each in (("emission", self.emission), ("answers", answers)):
             if each.n_atoms != len(self.prior):
                 wanted = f"of as many atoms as the prior, {len(self.prior)}"
                 raise bad_argument(argument, "FiniteAtoms", wanted, each.n_atoms)

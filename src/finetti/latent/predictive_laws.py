@@ -243,7 +243,8 @@ def atom_posterior(prior: Floats, log_likelihood: Floats, owner: str) -> Categor
     return Categorical(weights / weights.sum(axis=1, keepdims=True))
 
 
-class AtomMixture(Checked, eq=False):
+@dataclass(frozen=True, eq=False)
+class AtomMixture:
     """Σ_z w_z p(y | z): the law of an answer when z has finitely many values.
 
     Args:
@@ -252,8 +253,12 @@ class AtomMixture(Checked, eq=False):
             and ``variance`` that broadcast to (n, a, d).
     """
 
-    weights: Floats = checked(as_probabilities)
+    weights: Floats
     components: Any
+
+    def __post_init__(self) -> None:
+        weights = as_probabilities(self.weights, "weights", "AtomMixture")
+        object.__setattr__(self, "weights", weights)
 
     @property
     def mean(self) -> Floats:

@@ -10,7 +10,7 @@ import pytest
 
 from finetti.bounds import Sample, sensitivities
 from finetti.bounds.covering.linear import log_log_refined_cover
-from finetti.bounds.parameter_count import ParameterCountCovering
+from finetti.bounds.ours.parameter_count import ParameterCountCovering
 from finetti.bounds.sparse_variables import (
     CoveringConstantGap,
     HeadCovering,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from finetti.bounds import BoundSettings, Sample
-from finetti.bounds.parameter_count import ParameterCountCovering, ParameterCountGap
+from finetti.bounds.ours.parameter_count import ParameterCountCovering, ParameterCountGap
 from finetti.bounds.sparse_variables import (
     HeadClass,
     HeadCovering,

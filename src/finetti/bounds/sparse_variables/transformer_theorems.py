@@ -2,7 +2,7 @@
 
 import math
 
-from finetti.attention.lipschitz.sparse_variables import layer_constant
+from finetti.attention.lipschitz.sparse_constants import layer_constant
 from finetti.bounds import description as fields
 from finetti.bounds.bound import (
     ASSUMED_OF_A_SAMPLE,

@@ -8,8 +8,7 @@ import numpy as np
 from finetti import attention, kernels, latent
 from finetti.claims.claim import DERIVED, Claim, Context, Control, Erratum, claim
 from finetti.claims.evidence import Evidence, at_most, trend, within
-from finetti.claims.measures import Agreement, slope_of_means
-from finetti.claims.perturbations import normalized, unit_vectors
+from finetti.claims.measures import Agreement, normalized, slope_of_means, unit_vectors
 
 DIMENSION = 5  # of the keys
 

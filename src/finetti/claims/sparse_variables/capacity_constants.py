@@ -16,7 +16,7 @@ from finetti.bounds import sparse_variables as bounds
 from finetti.bounds.covering.composition import allocate
 from finetti.claims.claim import CheckMethod, Claim, Context, Erratum, claim
 from finetti.claims.evidence import Evidence, Measurement, at_least, at_most, close, trend, within
-from finetti.claims.perturbations import RATIO_RTOL
+from finetti.claims.measures import RATIO_RTOL
 from finetti.claims.sparse_variables.tight_layers import (
     AXES,
     first_axis,

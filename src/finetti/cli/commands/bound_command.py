@@ -117,7 +117,7 @@ def bound(
 ) -> None:
     """Evaluate the papers' bounds: capacity, generalization gap, and samples needed."""
     from finetti.bounds import evaluate_bound, load_bounds
-    from finetti.bounds.bound_report import describe_bound, explain_bound
+    from finetti.bounds.evaluation.bound_report import describe_bound, explain_bound
     from finetti.display.terminal import renderable
 
     registry = load_bounds()
@@ -221,8 +221,8 @@ def _write_list(registry: "Registry", as_json: bool) -> None:
     """A line per bound that fits the terminal: name, statement, kind; then the letters."""
     from rich.text import Text
 
-    from finetti.bounds.bound_report import describe_bound
-    from finetti.bounds.sweep import VARIABLES
+    from finetti.bounds.evaluation.bound_report import describe_bound
+    from finetti.bounds.evaluation.sweep import VARIABLES
 
     if as_json:
         say_json([describe_bound(each) for each in registry])

@@ -9,10 +9,10 @@ import numpy as np
 
 from finetti.bounds.bound import Bound
 from finetti.bounds.description import BoundSettings, map_norms
+from finetti.bounds.evaluation.solve import COUNTS, check_goal
+from finetti.bounds.evaluation.solve import solve as solve_for
 from finetti.bounds.registry import check_norms, unread_norms
 from finetti.bounds.sample import Sample
-from finetti.bounds.solve import COUNTS, check_goal
-from finetti.bounds.solve import solve as solve_for
 from finetti.bounds.value import BoundValue, exp_of
 from finetti.core.errors import FinettiError, InputError, UnsupportedError, bad_argument
 from finetti.core.forms import Form
