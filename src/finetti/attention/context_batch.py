@@ -62,7 +62,7 @@ class HeadAxes(Protocol):
         """Query, keys, values and mask with the axes that `Layout` states."""
         ...
 
-    def bias(self, given: Given) -> Array | None:
+    def bias(self, given: Given) -> Array:
         """The bias as (1 or B, 1 or Q, L)."""
         ...
 

@@ -102,7 +102,7 @@ class Heads:
             padding = jnp.arange(self.shape[4])[None, :] < given.key_lengths[:, None]
             parts.append(padding[:, None, None, None, :])
         if self.ahead is not None:
-            parts.append(self._near(given)[:, None, None])
+            parts.append(self._near(given, self.ahead)[:, None, None])
         if not parts:
             return None
         joined = parts[0]
@@ -110,7 +110,7 @@ class Heads:
             joined = joined & part
         return jnp.broadcast_to(joined, (*joined.shape[:-1], self.shape[4]))
 
-    def _near(self, given: Given) -> Bool[Array, "#B T S"]:
+    def _near(self, given: Given, ahead: int) -> Bool[Array, "#B T S"]:
         length, span = self.shape[3:]
         more = jnp.zeros(1, int)
         if self.from_end:
@@ -121,7 +121,7 @@ class Heads:
             more = n_keys - n_queries
         position = (jnp.arange(length)[None, :] + more[:, None])[:, :, None]
         keys = jnp.arange(span)[None, None, :]
-        near = keys <= position + self.ahead
+        near = keys <= position + ahead
         return near if self.behind is None else near & (keys >= position - self.behind)
 
 

@@ -190,7 +190,7 @@ class ConditionalMean(Attention):
         call = Call(self.kernel, *sizes, per_query_mask, is_causal, output, dtype)
         return _plan(call, self.route)
 
-    def read(self, contexts: Contexts, output: Output, is_causal: bool = False) -> Answer:
+    def read(self, contexts: Contexts, output: Output, is_causal: bool = False) -> Any:
         """The requested output in the caller's layout; warns if an entry is NaN or infinite."""
         layout, positions = contexts.layout, None
         if is_causal:
@@ -250,7 +250,8 @@ def cme_answer(
         return over_contexts(read, arrays, chosen.max_entries)
 
     answer = answer if chosen.in_data_precision else float64_inside(answer)
-    mean, variance, weights, ridge = answer(contexts.scaled(module), contexts.arrays)
+    parts: Any = answer(contexts.scaled(module), contexts.arrays)
+    mean, variance, weights, ridge = parts
     if output == "weights":
         return Answer(weights=contexts.restore(weights))
     if output == "mean":

@@ -116,8 +116,8 @@ def read_state(
     module = contexts.scaled(module)
     shared, own = module.rule(arrays.keys.dtype), UpdateRule()
     if gates is not None:
-        shared = UpdateRule(*(gate if jnp.ndim(gate) == 0 else None for gate in gates))
-        own = UpdateRule(*(None if jnp.ndim(gate) == 0 else gate for gate in gates))
+        shared = UpdateRule(*(None if gate is None or gate.ndim else gate for gate in gates))
+        own = UpdateRule(*(gate if gate is not None and gate.ndim else None for gate in gates))
         heads = contexts.layout.heads
         assert heads is not None
         own = jax.tree.map(heads.gate, own)
