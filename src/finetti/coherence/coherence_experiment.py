@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from finetti.coherence.coherence_result import COLUMNS, CoherenceRow, CoherenceTable
+from finetti.coherence.coherence_page import CoherenceTable
+from finetti.coherence.coherence_result import COLUMNS, CoherenceRow
 from finetti.coherence.defects.context_orders import all_letters
 from finetti.coherence.defects.martingale_defect import (
     martingale_defect,
