@@ -7,7 +7,7 @@ from dataclasses import field, fields, is_dataclass, replace
 from typing import Any, ClassVar, Literal, Self, get_args
 
 from finetti.bounds.description import NAMES, READ, BoundSettings, Description
-from finetti.bounds.evaluation.solve import COUNTS, solve
+from finetti.bounds.evaluation.count_solver import COUNTS, solve
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import OF_THE_LOSS, BoundKind, BoundValue, Term
 from finetti.core.checked_fields import Checked, checked, one_of

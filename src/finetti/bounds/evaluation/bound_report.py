@@ -8,8 +8,8 @@ from typing import Any
 
 from finetti.bounds.bound import Bound
 from finetti.bounds.description import BoundSettings
-from finetti.bounds.evaluation.solve import check_goal
-from finetti.bounds.evaluation.solve import solve as solve_for
+from finetti.bounds.evaluation.count_solver import check_goal
+from finetti.bounds.evaluation.count_solver import solve as solve_for
 from finetti.bounds.evaluation.sweep import (
     N_POINTS,
     Sensitivities,
