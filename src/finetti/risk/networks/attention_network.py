@@ -154,12 +154,6 @@ class AttentionNetwork(eqx.Module):
         acting = self.limited()
         return jnp.matmul(*promote(acting.feed_forward(tokens), acting.value_weights))
 
-    def read(
-        self, tokens: ArrayLike, mask_token: ArrayLike, mask: ArrayLike | None = None
-    ) -> Float[Array, "n d_v"]:
-        """attn(q_θ(msk), k_θ(X), v_θ(X)): what the aggregation gets."""
-        return self.limited()._read(tokens, mask_token, mask)
-
     def _read(self, tokens: ArrayLike, mask_token: ArrayLike, mask: ArrayLike | None) -> Array:
         tokens = as_sequence(tokens, "tokens", "AttentionNetwork", self.token_dimension)
         hidden = self.feed_forward(tokens)
