@@ -46,7 +46,7 @@ SETTINGS = {  # limits of charts, of memory and of searches, no results
 }
 PAIRS = {  # a number and what belongs to it; the number is checked, or compared with, elsewhere
     "bounds/covering/dudley.py": ("min(best, (",),
-    "bounds/covering/linear.py": ("min((log_log_refined_cover(",),
+    "bounds/covering/linear_covering.py": ("min((log_log_refined_cover(",),
     "claims/exchangeability/stationary_points.py": ("min(answers, key=",),
     "tests/bounds/exchangeability/test_exchangeability_mpmath.py": (
         "max(gamma,",

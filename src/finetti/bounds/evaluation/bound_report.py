@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from finetti.bounds.bound import Bound
+from finetti.bounds.count_solver import check_goal
+from finetti.bounds.count_solver import solve as solve_for
 from finetti.bounds.description import BoundSettings
-from finetti.bounds.evaluation.solve import check_goal
-from finetti.bounds.evaluation.solve import solve as solve_for
 from finetti.bounds.evaluation.sweep import (
     N_POINTS,
     Sensitivities,

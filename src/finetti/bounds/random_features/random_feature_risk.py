@@ -10,8 +10,8 @@ import scipy
 
 from finetti.bounds import description as fields
 from finetti.bounds.bound import Bound
+from finetti.bounds.count_solver import whole_exp
 from finetti.bounds.description import BoundSettings
-from finetti.bounds.evaluation.solve import whole_exp
 from finetti.bounds.random_features.correlation_targets import MAX_SERIES_TERMS, CorrelationTarget
 from finetti.bounds.random_features.polynomial_targets import Target
 from finetti.bounds.random_features.target_norms import (
