@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from finetti.attention import ConditionalMean, KernelSmoother, kernel_attention
-from finetti.core import block_cg
+from finetti.core.linalg import block_cg
 from finetti.kernels import RBF, Linear
 
 pytestmark = pytest.mark.rounding

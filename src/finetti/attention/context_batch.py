@@ -12,10 +12,10 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
-from finetti.core.arrays import check_finite, check_rank, has_infinity, has_nan
-from finetti.core.conversion import as_array
+from finetti.core.arguments import check_finite, check_rank
+from finetti.core.arrays import as_array, has_infinity, has_nan
 from finetti.core.errors import InputError, UnsupportedError, bad_argument
-from finetti.core.precision import widest_float
+from finetti.core.numerics.float64 import widest_float
 
 # Numbers in the largest temporary of a block: a few megabytes, which stay near the processor.
 MAX_BLOCK_ENTRIES = 2**19

@@ -9,10 +9,10 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
 from finetti.attention.context_batch import Contexts, Given, Layout, as_boolean, check_readable
-from finetti.core.arrays import check_finite, check_positive, has_infinity, has_nan
-from finetti.core.conversion import as_array
+from finetti.core.arguments import check_finite, check_positive
+from finetti.core.arrays import as_array, has_infinity, has_nan
 from finetti.core.errors import bad_argument
-from finetti.core.precision import widest_float
+from finetti.core.numerics.float64 import widest_float
 
 CausalAlignment = Literal["upper_left", "lower_right"]
 

@@ -22,10 +22,10 @@ from finetti.attention.modules.attention_module import (
 )
 from finetti.core.arrays import has_infinity, has_nan
 from finetti.core.errors import InputError, bad_argument, warn_user
-from finetti.core.precision import float64_inside
-from finetti.kernels.geometry import log_parameter
+from finetti.core.numerics.float64 import float64_inside
 from finetti.kernels.kernel import Kernel, check_kernel, written_parameter
 from finetti.kernels.rbf import RBF
+from finetti.kernels.token_geometry import log_parameter
 
 DEFAULT_RIDGE = 0.1
 PER_QUERY_COST = per_query_cost("takes one solve per query", "one solve")

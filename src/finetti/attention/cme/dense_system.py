@@ -17,13 +17,13 @@ from jaxtyping import Array, Bool, Float, Int
 
 from finetti.attention.cme.routes import Answer, Call, Output, Ridge, Route, masked_rows
 from finetti.attention.context_batch import ContextArrays
-from finetti.core.solves import (
+from finetti.core.linalg.positive_definite import (
     at_least_floor,
     gaussian_log_density,
     posdef_factor,
     posdef_solve,
 )
-from finetti.core.triangular import solve_lower
+from finetti.core.linalg.triangular import solve_lower
 from finetti.kernels.kernel import Kernel
 
 # Beyond e^±345 (1e150) a product of two entries leaves float64; answers saturate there.

@@ -9,10 +9,10 @@ from finetti.attention.decoding.fast_weight_state import write_prompt
 from finetti.attention.decoding.moment_cache import moments_of_prompt
 from finetti.attention.fast_weights.state_attention import FastWeights
 from finetti.attention.modules.attention_module import Attention, RowAttention
-from finetti.core.arrays import check_finite
-from finetti.core.conversion import as_array
+from finetti.core.arguments import check_finite
+from finetti.core.arrays import as_array
 from finetti.core.errors import InputError, UnsupportedError, bad_argument
-from finetti.core.precision import widest_float
+from finetti.core.numerics.float64 import widest_float
 
 
 def start_decoding(

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from finetti.attention.context_batch import split_rows
-from finetti.core.triangular import solve_lower
+from finetti.core.linalg.triangular import solve_lower
 
 # Keys that one step takes: 64 was the fastest of 32, 64 and 128 for 64 and 128 dimensions. With a
 # decay per channel the ratios of a chunk are C×C×D numbers.

@@ -13,10 +13,9 @@ from jaxtyping import Array, Float
 from finetti.attention.fast_weights.chunked_scan import CHUNK_LENGTH, UpdateRule
 from finetti.attention.fast_weights.state_attention import FastWeights
 from finetti.attention.modules.attention_module import per_query_cost
-from finetti.core.arrays import is_concrete
-from finetti.core.conversion import as_array
+from finetti.core.arguments import as_whole
+from finetti.core.arrays import as_array, is_concrete
 from finetti.core.errors import InputError, bad_argument
-from finetti.core.numbers import as_whole
 
 # A decay below e^−200 forgets all; sums of its logarithm keep their digits.
 MIN_LOG_DECAY = -200.0

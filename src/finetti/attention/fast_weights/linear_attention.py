@@ -7,8 +7,8 @@ from jaxtyping import Array, Float
 from finetti.attention.context_batch import ContextArrays, over_queries
 from finetti.attention.fast_weights.chunked_scan import CHUNK_LENGTH, UpdateRule
 from finetti.attention.fast_weights.state_attention import FastWeights
+from finetti.core.arguments import as_whole
 from finetti.core.errors import UnsupportedError
-from finetti.core.numbers import as_whole
 from finetti.kernels.kernel import Kernel, check_kernel
 from finetti.kernels.linear import Linear
 

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float
 
 from finetti.attention.context_batch import ContextArrays, Contexts, arrange, over_queries
 from finetti.core.errors import UnsupportedError
-from finetti.core.precision import float64_inside
+from finetti.core.numerics.float64 import float64_inside
 from finetti.kernels.kernel import Kernel, check_kernel
 
 _INSTEAD = "ConditionalMean, which accepts any positive-definite kernel, or a nonnegative one"

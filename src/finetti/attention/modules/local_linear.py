@@ -16,9 +16,9 @@ from finetti.attention.modules.attention_module import (
     masked_softmax,
     with_bias,
 )
-from finetti.core.solves import at_least_floor, posdef_solve
-from finetti.kernels.geometry import log_parameter
+from finetti.core.linalg.positive_definite import at_least_floor, posdef_solve
 from finetti.kernels.kernel import Kernel, written_parameter
+from finetti.kernels.token_geometry import log_parameter
 
 
 class LocalLinear(RowAttention):

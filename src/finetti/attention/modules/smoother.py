@@ -7,8 +7,8 @@ from jaxtyping import Array, Float
 
 from finetti.attention.context_batch import arrange
 from finetti.attention.modules.attention_module import NormalizedAttention, check_nonnegative
-from finetti.core.arrays import check_finite
-from finetti.core.conversion import as_array
+from finetti.core.arguments import check_finite
+from finetti.core.arrays import as_array
 from finetti.core.errors import bad_argument
 from finetti.kernels.kernel import Kernel, check_kernel
 

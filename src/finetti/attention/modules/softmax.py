@@ -12,7 +12,7 @@ from finetti.attention.modules.attention_module import (
     masked_logits,
     with_bias,
 )
-from finetti.core.arrays import check_positive
+from finetti.core.arguments import check_positive
 
 
 class Softmax(NormalizedAttention):
