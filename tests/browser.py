@@ -2,14 +2,15 @@
 
 import shutil
 from contextlib import contextmanager
+from importlib.util import find_spec
 
 import pytest
-from playwright.sync_api import sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 BROWSER = next((path for path in map(shutil.which, NAMES) if path), None)
 needs_browser = pytest.mark.skipif(
-    BROWSER is None, reason="no chromium or google-chrome on PATH: install one to test the page"
+    BROWSER is None or find_spec("playwright") is None,
+    reason="no Playwright, or no chromium or google-chrome on PATH: install both to test the page",
 )
 PATIENCE = 300_000  # milliseconds, after which a browser is taken for dead
 
@@ -17,6 +18,8 @@ PATIENCE = 300_000  # milliseconds, after which a browser is taken for dead
 @contextmanager
 def open_browser():
     """A headless browser, until the block ends."""
+    from playwright.sync_api import sync_playwright
+
     with sync_playwright() as playwright:
         options = {"executable_path": BROWSER, "args": ["--disable-dev-shm-usage"]}
         browser = playwright.chromium.launch(timeout=PATIENCE, **options)
