@@ -1,9 +1,6 @@
 from . import lipschitz as lipschitz
 from .adapters import flax_attention_fn as flax_attention_fn
 from .base import Attention as Attention
-from .binary.binary_tables import BinaryTables as BinaryTables
-from .binary.binary_tables import binary_tables as binary_tables
-from .binary.binary_tokens import binary_attention as binary_attention
 from .cme.conditional_mean import ConditionalMean as ConditionalMean
 from .cme.conditional_mean import PerQueryMaskWarning as PerQueryMaskWarning
 from .cme.decode import DecodeCache as DecodeCache

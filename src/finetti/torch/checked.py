@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from finetti.torch.kernels import Kernel
+from finetti.torch.kernel import Kernel
 from finetti.torch.layout import Contexts, may_branch, needs_graph
 from finetti.torch.solve import at_least_floor, factor_once, solve_posdef
 
