@@ -2,7 +2,6 @@
 
 import contextlib
 import copy
-import dataclasses
 import functools
 import inspect
 from abc import ABC, abstractmethod
@@ -87,9 +86,8 @@ def resolve_with(model: type[BaseModel] | None, params: Mapping[str, Any]) -> di
         check_name(model, name)
     if model is None:
         return {}
-    found = _validated(model, params)
-    _no_unknown(params, found, "")
-    resolved = _dumped(found)
+    resolved = _dumped(_validated(model, params))
+    _no_unknown(params, resolved)
     # What workers make of the plain data must be what was meant here.
     again = _dumped(_restored(model, resolved))
     for name in resolved:
@@ -172,36 +170,19 @@ def _dumped(found: BaseModel) -> dict[str, Any]:
     return content
 
 
-def _no_unknown(given: Any, found: Any, path: str) -> None:
-    """Refuse names that a model inside of the parameters would silently leave out."""
-    if isinstance(given, Mapping):
-        inner = _parts(found)
+def _no_unknown(given: Any, resolved: Any, path: str = "") -> None:
+    """Refuse names that a model inside of the parameters has silently left out."""
+    if isinstance(given, Mapping) and isinstance(resolved, Mapping):
         for name, value in given.items():
-            if inner is None:
-                return
             place = f"{path}.{name}".lstrip(".")
-            if name not in inner:
+            if name not in resolved:
                 first, _, rest = place.partition(".")
-                known = ", ".join(sorted(inner)) or "none"
+                known = ", ".join(sorted(resolved)) or "none"
                 raise ParameterError(first, f"has no {rest!r}. Known there: {known}")
-            _no_unknown(value, inner[name], place)
-    elif isinstance(given, list) and isinstance(found, list | tuple) and len(given) == len(found):
-        for index, (value, inside) in enumerate(zip(given, found, strict=True)):
+            _no_unknown(value, resolved[name], place)
+    elif isinstance(given, list) and isinstance(resolved, list) and len(given) == len(resolved):
+        for index, (value, inside) in enumerate(zip(given, resolved, strict=True)):
             _no_unknown(value, inside, f"{path}.{index}")
-
-
-def _parts(found: Any) -> dict[str, Any] | None:
-    """What a validated value holds by name; None if it holds nothing by name."""
-    if isinstance(found, BaseModel):
-        own = {}
-        for name, field in type(found).model_fields.items():
-            value = getattr(found, name)
-            aliases = (name, field.alias, field.validation_alias)
-            own |= {each: value for each in aliases if isinstance(each, str)}
-        return {**own, **(found.model_extra or {})}
-    if dataclasses.is_dataclass(found) and not isinstance(found, type):
-        return {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
-    return dict(found) if isinstance(found, Mapping) else None
 
 
 class StudyKind(ABC):
