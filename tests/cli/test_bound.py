@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 
 from finetti.bounds import BoundSettings, load_bounds
 from finetti.bounds import sweep as swept
-from finetti.bounds.bound_report import parse_sweep
+from finetti.bounds.evaluation.bound_report import parse_sweep
 from finetti.bounds.sparse_variables import ProjectedLayerNorms
 from finetti.cli.main import app
 from finetti.core.errors import InputError

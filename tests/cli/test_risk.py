@@ -9,7 +9,6 @@ from typer.testing import CliRunner
 from finetti.cli.main import app
 from finetti.latent import worlds
 
-MAX_WAIT_SECONDS = 600  # no machine is that slow
 # The mean of the tokens and a matrix.
 NETWORK = """
 import equinox as eqx
@@ -43,14 +42,14 @@ TINY = {
 WORDS = [word for pair in TINY.items() for word in pair]
 
 
-def risk(folder, *options):
+def finish(folder, *options):
     command = [sys.executable, "-m", "finetti", "risk", "--workers", "1", *WORDS, *options]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
 def test_a_study_ends_with_a_page(tmp_path):
     (tmp_path / "mine.py").write_text(NETWORK)
-    done = risk(tmp_path, "--json", "-q")
+    done = finish(tmp_path, "--json", "-q")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document == json.loads((tmp_path / "out" / "results.json").read_text())
@@ -82,11 +81,11 @@ def test_help_names_every_world():
 
 
 def test_why_trials_failed_is_said_once(tmp_path):
-    source = NETWORK.replace(
-        "    return Mean(0.1", "    raise ValueError('no network')\n    return Mean(0.1"
+    made = "    return Mean(0.1"
+    (tmp_path / "mine.py").write_text(
+        NETWORK.replace(made, f"    raise ValueError('no network')\n{made}")
     )
-    (tmp_path / "mine.py").write_text(source)
-    done = risk(tmp_path)
+    done = finish(tmp_path)
     assert done.returncode == 1, done.stderr
     assert (done.stdout + done.stderr).count("Why trials failed") == 1
     assert "Why trials failed" in (tmp_path / "out" / "risk.html").read_text(encoding="utf-8")

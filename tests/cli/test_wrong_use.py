@@ -58,6 +58,7 @@ bound S-lemma-A.12 --width 10001 --heads 10001 ⇒ --heads must be at most 10000
 bound S-cor-4.4 --resolution 0 ⇒ --resolution must be
 bound E-prop-4.1 --solve tokens --gap -1 ⇒ --gap must be
 bound S-lemma-2.2 --measured -1 ⇒ --measured must be
+bound E-prop-4.2 ⇒ (softmax attention is the mean of a kernel density) is a claim that
 bound no-such-words ⇒ No bound matches 'no-such-words'
 bound E-thm-C.4 R-thm-risk --sweep samples=1e3:1e4 ⇒ cannot share a chart
 bound E-prop-4.1 --solve samples --gap 1 ⇒ Solve for tokens

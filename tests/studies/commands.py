@@ -15,9 +15,9 @@ MAX_WAIT_SECONDS = 600  # no machine is that slow, and nobody waits for it unles
 STARTED: list[subprocess.Popen[str]] = []
 
 
-def start(*arguments, program=("-m", "finetti"), **options):
+def start(*arguments, **options):
     """``finetti ARGUMENTS`` as a process of its own, which does not outlive its test."""
-    command = [sys.executable, *program, *map(str, arguments)]
+    command = [sys.executable, "-m", "finetti", *map(str, arguments)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     STARTED.append(subprocess.Popen(command, **{**pipes, **options}))
     return STARTED[-1]
