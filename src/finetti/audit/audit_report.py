@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from finetti.audit.capacity.capacity_rows import Capacity
+from finetti.audit.capacity.capacity_result import Capacity
 from finetti.audit.compare.audit_comparison import AuditComparison
 from finetti.audit.compare.gap_correlation import GapCorrelations
 from finetti.audit.compare.weight_changes import CheckpointChanges
@@ -14,7 +14,7 @@ from finetti.display.pages.run_result import RunResult
 
 
 @dataclass(frozen=True)
-class Audited:
+class CheckpointReport:
     """A checkpoint with all that is known of it; ``changes`` since its base, if there is one."""
 
     audit: Audit
@@ -51,7 +51,7 @@ class AuditFindings(RunResult):
 
     page_name: ClassVar[str] = "audit.html"
 
-    found: Sequence[Audited]
+    found: Sequence[CheckpointReport]
     checkpoints: AuditComparison | None = None
     correlations: GapCorrelations | None = None
 

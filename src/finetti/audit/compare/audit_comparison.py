@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from finetti.audit.capacity.capacity_rows import Capacity
+from finetti.audit.capacity.capacity_result import Capacity
 from finetti.audit.measures.measurements import TITLES, Audit
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import largest_of, smallest_of

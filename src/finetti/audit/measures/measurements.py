@@ -116,6 +116,11 @@ class Audit(Displayable):
         kinds = tuple(kind for kind in TITLES if self.layers[0].of_kind(kind))
         object.__setattr__(self, "kinds", kinds)
 
+    @property
+    def tables(self) -> dict[str, dict[str, float]]:
+        """Return the tables of embeddings that tokens begin with, without the unembedding."""
+        return {name: each for name, each in self.embeddings.items() if name != "unembedding"}
+
     def totals(self) -> dict[str, dict[str, float]]:
         """For each kind of matrix: how many, the largest and typical norm, what they sum to."""
         return {kind: _total(self._of_kind(kind)) for kind in self.kinds}
