@@ -31,7 +31,7 @@ from finetti.studies.trials import TrialResult
 
 SPARED = ("finetti.claims", "finetti.core", "finetti.display", "finetti.studies")
 GIVEN = ("sample", "uniform")  # methods that draw or describe what is asked about
-SHARED = ("measures", "perturbations")  # by the subpackages of claims
+SHARED = ("measures",)  # by the subpackages of claims
 MARKED = tuple(
     f"finetti.claims.{each.name}"
     for each in pkgutil.iter_modules(claims.__path__)
@@ -218,7 +218,7 @@ def _answers(module: Any) -> bool:
     """Whether what is defined in ``module`` gives answers to claims."""
     if not isinstance(module, str) or not module.startswith("finetti."):
         return False
-    return module == "finetti.core.norms" or not module.startswith(SPARED)
+    return module == "finetti.core.linalg.matrix_norms" or not module.startswith(SPARED)
 
 
 def _name(function: Any) -> str | None:

@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from finetti.core.numbers import largest_of, smallest_of
+from finetti.core.numerics.extremes import largest_of, smallest_of
 
 ROOT = Path(__file__).parent.parent
 WHOLE = {  # counts, widths and depths
     "probe/cls_attention/dropped_tokens.py": ("max(size for size in range",),
-    "attention/cme/iterative.py": ("min(rank,",),
-    "attention/fast_weights/chunks.py": ("min(chunk,",),
+    "attention/cme/conjugate_gradients.py": ("min(rank,",),
+    "attention/fast_weights/chunked_scan.py": ("min(chunk,",),
     "boolean/language/gate_graph.py": ("max(self.level(",),
     "boolean/network/weight_file.py": ("max(1, heads)",),
     "boolean/network/block.py": ("max(read.head ",),
@@ -37,7 +37,7 @@ WHOLE = {  # counts, widths and depths
 }
 SETTINGS = {  # limits of charts, of memory and of searches, no results
     "claims/results.py": ("max((end for end",),
-    "probe/charts.py": ("max(low,",),
+    "probe/probe_charts.py": ("max(low,",),
     "probe/search/search_design.py": ("min(high,", "max(low, high)"),
     "display/charts/bar_charts.py": ("max(float(row['size'])",),
     "display/charts/line_charts.py": ("min((row[f] ",),
@@ -45,7 +45,7 @@ SETTINGS = {  # limits of charts, of memory and of searches, no results
 }
 PAIRS = {  # a number and what belongs to it; the number is checked, or compared with, elsewhere
     "bounds/covering/dudley.py": ("min(best, (",),
-    "bounds/covering/linear.py": ("min((log_log_refined_cover(",),
+    "bounds/covering/linear_covering.py": ("min((log_log_refined_cover(",),
     "claims/exchangeability/stationary_points.py": ("min(answers, key=",),
     "tests/bounds/exchangeability/test_exchangeability_mpmath.py": (
         "max(gamma,",
@@ -104,9 +104,9 @@ def test_no_maximum_forgets_nan():
     found = {
         (place, call)
         for place, call in found
-        if place != "core/numbers.py" and not call.startswith(ALLOWED.get(place, ()))
+        if place != "core/plain_data.py" and not call.startswith(ALLOWED.get(place, ()))
     }
-    assert not found, "collect with largest_of or smallest_of of finetti.core.numbers"
+    assert not found, "collect with largest_of or smallest_of of finetti.core.plain_data"
 
 
 @pytest.mark.parametrize(

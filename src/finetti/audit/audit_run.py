@@ -16,8 +16,8 @@ from finetti.audit.measures.checkpoint_audit import Measurement
 from finetti.audit.measures.measurements import Audit
 from finetti.audit.measures.weight_readings import OnProgress, Reading, walk_weights
 from finetti.bounds.sample import Sample
+from finetti.core.arguments import as_positive
 from finetti.core.errors import InputError
-from finetti.core.numbers import as_positive
 from finetti.display.progress import Progress, progress_bar
 
 

@@ -7,9 +7,8 @@ import numpy as np
 from finetti.coherence.defects.context_orders import draw_orders, reordered
 from finetti.coherence.predictors.context_predictor import AlphabetPredictor, RegressionPredictor
 from finetti.coherence.predictors.predictor_loading import as_predictor
-from finetti.core.arguments import Floats, Letters, as_generator
+from finetti.core.arguments import Floats, Letters, as_generator, as_whole
 from finetti.core.errors import UnsupportedError
-from finetti.core.numbers import as_whole
 from finetti.latent.world import Pairs
 
 
@@ -28,7 +27,7 @@ class OrderAveraged(RegressionPredictor):
     def answer(
         self, query: Floats, keys: Floats, values: Floats, variance: bool
     ) -> tuple[Floats, Floats | None]:
-        """Over all orders at once."""
+        """Ask about all orders at once."""
         orders = _orders(keys.shape[1], self.n_orders, self.seed)
         context = reordered(Pairs(keys, values), orders)
         asked = np.repeat(query, len(orders), axis=0)
@@ -51,7 +50,7 @@ class OrderAveragedLetters(AlphabetPredictor):
         self.n_letters = predictor.n_letters
 
     def answer(self, tokens: Letters) -> Floats:
-        """Over all orders at once."""
+        """Ask about all orders at once."""
         orders = _orders(tokens.shape[1], self.n_orders, self.seed)
         found = self.predictor.predictive(reordered(tokens, orders))
         self.precision = self.predictor.precision

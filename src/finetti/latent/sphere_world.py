@@ -1,15 +1,15 @@
 """Keys and values on unit spheres, turned by a hidden rotation: the setting of Proposition 4.2."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 from scipy.linalg import helmert
 
-from finetti.attention.sphere import mean_resultant, sphere_constants
-from finetti.core.arguments import Floats, as_answers, as_generator, as_vectors
+from finetti.core.arguments import Floats, as_answers, as_generator, as_positive, as_vectors
+from finetti.core.checked_fields import Checked, checked, one_of
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import as_positive
+from finetti.core.numerics.sphere_integrals import mean_resultant, sphere_constants
 from finetti.display.card import Card
 from finetti.latent.predictive_laws import (
     AtomMixture,
@@ -37,7 +37,7 @@ UNIT_TOL = 1e-9  # what counts as a vector of length 1
 class DirectionComponents:
     """p(v | direction) = exp(κ vᵀu) / C_0(κ) on S^{d−1}, for directions u (n, a, d).
 
-    E[v] = A_d(κ) u with A_d = I_{d/2}/I_{d/2−1}, which `attention.mean_resultant` gives.
+    E[v] = A_d(κ) u with A_d = I_{d/2}/I_{d/2−1}, which `core.mean_resultant` gives.
 
     >>> law = DirectionComponents(np.array([[[1.0, 0.0, 0.0]]]), concentration=10.0)
     >>> law.mean.round(3).tolist(), law.variance.round(3).tolist()  # 1/tanh(10) − 1/10
@@ -120,8 +120,21 @@ def quadratic_harmonics(points: Floats) -> Floats:
     return np.concatenate([mixed, pure], axis=-1) / np.sqrt(1 - 1 / d)
 
 
-@dataclass(frozen=True, eq=False)
-class SphereWorld(LatentModel):
+def _as_rotations(value: Any, name: str, owner: str) -> Floats:
+    """Orthogonal matrices (a, d, d)."""
+    turns = as_vectors(value, ("a", "d", "d"), name, owner)
+    n_atoms, d = turns.shape[:2]
+    if turns.shape[2] != d or d < 2 or not n_atoms:
+        wanted = "of shape (a, d, d) with a ≥ 1 and d ≥ 2"
+        raise bad_argument(name, owner, wanted, f"shape {turns.shape}")
+    miss = np.abs(turns @ np.swapaxes(turns, 1, 2) - np.eye(d)).max()
+    if miss > UNIT_TOL:
+        got = f"matrices with |MMᵀ − I| up to {miss:.3g}"
+        raise bad_argument(name, owner, "orthogonal matrices", got)
+    return turns
+
+
+class SphereWorld(Checked, LatentModel, eq=False):
     """Keys k uniform on S^{d−1}, values v ∼ von Mises–Fisher around u(M_z k), z one of a atoms.
 
     E[V | K = k, z] = A(κ) u(M_z k),  and the limit of softmax attention is
@@ -147,34 +160,21 @@ class SphereWorld(LatentModel):
     Reference: Proposition 4.2 and its caveat (erratum 4), zhang2022.
     """
 
-    rotations: Any
+    rotations: Any = checked(_as_rotations)
     prior: Any = None
-    concentration: float = 10.0
-    harmonics: Harmonics = "linear"
+    concentration: float = checked(as_positive, 10.0)
+    harmonics: Harmonics = checked(one_of(*get_args(Harmonics)), "linear")
     name: ClassVar[str] = "sphere"
 
     def __post_init__(self) -> None:
-        owner = "SphereWorld"
-        turns = as_vectors(self.rotations, ("a", "d", "d"), "rotations", owner)
-        n_atoms, d = turns.shape[:2]
-        if turns.shape[2] != d or d < 2 or not n_atoms:
-            wanted = "of shape (a, d, d) with a ≥ 1 and d ≥ 2"
-            raise bad_argument("rotations", owner, wanted, f"shape {turns.shape}")
-        miss = np.abs(turns @ np.swapaxes(turns, 1, 2) - np.eye(d)).max()
-        if miss > UNIT_TOL:
-            got = f"matrices with |MMᵀ − I| up to {miss:.3g}"
-            raise bad_argument("rotations", owner, "orthogonal matrices", got)
-        if self.harmonics not in ("linear", "mixed"):
-            raise bad_argument("harmonics", owner, '"linear" or "mixed"', repr(self.harmonics))
+        super().__post_init__()
+        owner, n_atoms = "SphereWorld", len(self.rotations)
         prior = np.full(n_atoms, 1 / n_atoms) if self.prior is None else self.prior
         prior = as_probabilities(prior, "prior", owner)
         if prior.shape != (n_atoms,):
             raise bad_argument("prior", owner, f"of shape ({n_atoms},)", f"shape {prior.shape}")
-        concentration = as_positive(self.concentration, "concentration", owner)
-        values = {"rotations": turns, "prior": prior, "concentration": concentration}
-        for field, value in values.items():
-            object.__setattr__(self, field, value)
-        if not sphere_constants(self.value_dimension, concentration).c0 > 0:
+        object.__setattr__(self, "prior", prior)
+        if not sphere_constants(self.value_dimension, self.concentration).c0 > 0:
             wanted = "of a dimension whose sphere has an area that float64 can hold"
             raise bad_argument("rotations", owner, wanted, f"{self.value_dimension} for the values")
 

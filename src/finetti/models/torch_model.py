@@ -14,8 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.core.arrays import is_concrete
-from finetti.core.conversion import as_array
+from finetti.core.arrays import as_array, is_concrete
 from finetti.core.errors import InputError
 from finetti.models.answers import named_errors
 from finetti.models.factory import Factory
@@ -44,7 +43,7 @@ class TorchModel(Model):
     module: Any = None
 
     def answer(self, *inputs: NDArray[Any]) -> list[NDArray[Any]]:
-        """What the instance answers to a batch, in the precision of its weights.
+        """Return the answers of the instance to a batch, in the precision of its weights.
 
         In evaluation mode and without gradients; a mean, or a mean and a variance.
         """

@@ -29,7 +29,7 @@ from finetti.bounds.sparse_variables import (
     ProjectedTransformerGap,
 )
 from finetti.core.errors import UnsupportedError
-from finetti.core.numbers import as_positive, as_whole
+from finetti.core.arguments import as_positive, as_whole
 
 BEFORE_ROUNDING = "fine-tuning before rounding: base + Δ of low rank"
 NEAREST_TUNING = (

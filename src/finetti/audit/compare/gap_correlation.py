@@ -13,11 +13,11 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from finetti.audit.compare.audit_comparison import AuditComparison
-from finetti.core.arrays import check_finite
+from finetti.core.arguments import check_finite
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.files import read_file
-from finetti.core.numbers import largest_of, smallest_of
-from finetti.core.statistics import Interval
+from finetti.core.numerics.extremes import largest_of, smallest_of
+from finetti.core.statistics.intervals import Interval
 from finetti.display.card import Card, Table
 from finetti.display.displayable import Displayable
 

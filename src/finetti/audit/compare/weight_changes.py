@@ -21,7 +21,7 @@ from finetti.audit.measures.weight_readings import OnProgress, Reading, walk_wei
 from finetti.audit.readers.number_formats import unit_roundoff
 from finetti.audit.readers.stored_tensor import StoredTensor, tensor_by_name
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import largest_of
+from finetti.core.numerics.extremes import largest_of
 from finetti.display.card import Card, Table
 from finetti.display.displayable import Displayable
 

@@ -17,7 +17,7 @@ from finetti.audit.measures.measurements import (
     OuterMeasures,
 )
 from finetti.audit.measures.weight_readings import OnProgress, Reading, walk_weights
-from finetti.core.numbers import largest_of
+from finetti.core.numerics.extremes import largest_of
 
 Array = NDArray[np.float64]
 

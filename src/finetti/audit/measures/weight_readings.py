@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from finetti.audit.checkpoint import Checkpoint
 from finetti.audit.layouts.tensor_mapping import MappedLayer, MappedMatrix
 from finetti.audit.readers.stored_tensor import StoredTensor
-from finetti.core.threads import limit_threads
+from finetti.core.process_tuning import limit_threads
 
 # Matrices of a layer that are in memory together, since a head is made of their products.
 TOGETHER = (("query", "key"), ("value", "output"), ("feed_in",), ("feed_gate",), ("feed_out",))

@@ -3,15 +3,15 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from finetti.attention.lipschitz.exchangeability import (
+from finetti.attention.lipschitz.exchangeable_constants import (
     heads_token_constant,
     heads_weight_bound,
     residual_radii,
 )
 from finetti.bounds.exchangeability.residual_class import FullLayerNorms, FullTransformer
 from finetti.bounds.value import Term, summed
-from finetti.core.forms import Form
-from finetti.core.log_number import LogNumber, total
+from finetti.core.arguments import Form
+from finetti.core.numerics.log_number import LogNumber, total
 
 
 @dataclass(frozen=True)

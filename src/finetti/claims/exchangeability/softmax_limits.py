@@ -5,11 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from finetti import attention, core, kernels, latent
+from finetti import attention, kernels, latent
 from finetti.claims.claim import DERIVED, Claim, Context, Control, Erratum, claim
 from finetti.claims.evidence import Evidence, at_most, trend, within
-from finetti.claims.measures import Agreement
-from finetti.claims.perturbations import normalized, unit_vectors
+from finetti.claims.measures import Agreement, normalized, slope_of_means, unit_vectors
 
 DIMENSION = 5  # of the keys
 
@@ -49,9 +48,9 @@ def _sphere_integrals(*directions: np.ndarray) -> dict[str, Any]:
     """C_0, C_1 and ∫ a exp(aᵀb) da for a direction b in 2, 3 and 4 dimensions."""
     found = {}
     for direction in directions:
-        nodes, weights = attention.sphere_rule(len(direction), degree=40)
+        nodes, weights = core.sphere_rule(len(direction), degree=40)
         kernel = weights * np.exp(nodes @ direction)
-        c0, c1 = attention.sphere_constants(len(direction))
+        c0, c1 = core.sphere_constants(len(direction))
         name = f"d = {len(direction)}"
         found[f"{name}: C₀, quadrature and Bessel"] = kernel.sum(), c0
         found[f"{name}: C₁, quadrature and Bessel"] = kernel @ nodes @ direction, c1
@@ -86,8 +85,8 @@ def _density_means(query: Any, keys: Any, several: Any, form: str = DERIVED) -> 
     found, smoother = {}, attention.KernelSmoother(kernels.Exponential())
     for values in several:
         dimension = values.shape[1]
-        nodes, weights = attention.sphere_rule(dimension, degree=40)
-        c0, c1 = attention.sphere_constants(dimension)
+        nodes, weights = core.sphere_rule(dimension, degree=40)
+        c0, c1 = core.sphere_constants(dimension)
         constant, name = (1 / c1, "1/C₁") if form == DERIVED else (1 / (c0 * c1), "1/(C₀C₁)")
         density = np.asarray(smoother.density(nodes, query, keys, values))
         found[f"d = {dimension}: attn_SM − ({name}) ∫ v p̂(v|q) dv"] = (
@@ -177,7 +176,7 @@ def e_prop_4_2_limit(
         target = truth[:, part]
         found.append([np.sum(each[:, part] * target) / np.sum(target**2) for each in outputs])
     linear, second = (float(np.mean(each)) for each in found)
-    factors = np.cumprod([attention.mean_resultant(dimension + 2 * j) for j in range(2)])
+    factors = np.cumprod([core.mean_resultant(dimension + 2 * j) for j in range(2)])
     shrinkages = [
         within(f"attention over E[V|K=q], {name} part", ratio, factor - 0.002, factor + 0.002)
         for name, ratio, factor in zip(
@@ -188,19 +187,18 @@ def e_prop_4_2_limit(
         difference = at_most("difference of the two shrinkages", abs(linear - second), 0.1)
         return Evidence(difference, derived=shrinkages)
     lengths, repeats = [100, 400, 1600, 6400, 25600], context.pick(quick=40, paper=200)
-    means, errors, records = [], [], []
+    samples, records = [], []
     for length in lengths:
         outputs = _readings(context, length, length, repeats)
         sample = np.linalg.norm(outputs - limit, axis=2).mean(axis=1)
-        means.append(sample.mean())
-        errors.append(sample.std(ddof=1) / np.sqrt(repeats))
+        samples.append(sample)
         records.append({"length": length, "distance": float(sample.mean())})
-    slope = core.power_law_slope(lengths, means, errors)
+    slope = slope_of_means(lengths, samples)
     axes = {"length": "context length L", "distance": "mean distance over queries"}
     title = "Softmax attention approaches the Nadaraya–Watson limit"
     spreads = [np.std(each, ddof=1) / np.sqrt(len(each)) for each in found]
     return Evidence(
-        within("slope in L of the distance to the limit", slope.value, -0.55, -0.45),
+        within("slope in L of the distance to the limit", slope, -0.55, -0.45),
         *shrinkages,
         note=f"h₁ = {factors[0]:.5f}, h₂ = {factors[1]:.5f}; the standard errors of the ratios are "
         f"{spreads[0]:.5f} and {spreads[1]:.5f}.",

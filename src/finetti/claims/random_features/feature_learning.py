@@ -11,16 +11,15 @@ from finetti.bounds import Sample
 from finetti.bounds import random_features as bounds
 from finetti.claims.claim import Claim, Context, Control, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, trend, within
-from finetti.claims.measures import PowerLaw
-from finetti.claims.perturbations import unit_vectors
+from finetti.claims.measures import PowerLaw, unit_vectors
 from finetti.claims.random_features.random_inputs import (
     DIMENSION,
     LENGTH,
     draw_contexts,
     random_heads,
 )
-from finetti.core.keys import seed_of
-from finetti.core.numbers import largest_of, smallest_of
+from finetti.core.numerics.extremes import largest_of, smallest_of
+from finetti.core.numerics.random_keys import seed_of
 from finetti.display.card import Table
 
 LABEL = "experiments (setting stated from knowledge)"

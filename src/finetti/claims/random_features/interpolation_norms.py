@@ -15,7 +15,7 @@ from finetti.bounds import random_features as bounds
 from finetti.claims.claim import CheckMethod, Context, Control, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, within
 from finetti.claims.random_features.random_inputs import draw_contexts
-from finetti.core.numbers import largest_of, smallest_of
+from finetti.core.numerics.extremes import largest_of, smallest_of
 from finetti.display.card import Table
 
 
@@ -167,7 +167,8 @@ def r_norm_mlp(context: Context, factor: float = 1.0) -> Evidence:
     ]
     powers = []
     for degree, power in _POWERS.items():
-        bound = bounds.AttentionAdvantage(bounds.Target.key_power(degree))
+        # The norm for attention is free of N.
+        bound = bounds.NetworkNorm(bounds.Target.key_power(degree))
         logs = [bound.evaluate(Sample(1, length)).log_value for length in (10**5, 10**6)]
         slope = (logs[1] - logs[0]) / math.log(10)
         name = f"power of N at degree {degree}"

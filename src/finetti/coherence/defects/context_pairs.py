@@ -9,8 +9,8 @@ from finetti.coherence.defects.defect import Defect
 from finetti.coherence.predictors.context_predictor import RegressionPredictor
 from finetti.core.arguments import Floats, as_vectors
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import smallest_of
-from finetti.core.statistics import mean_with_error
+from finetti.core.numerics.extremes import smallest_of
+from finetti.core.statistics.intervals import mean_with_error
 from finetti.latent.world import Pairs
 
 
@@ -80,7 +80,7 @@ def largest_entry(*parts: Floats) -> Floats:
 
 
 def rounding_of(predictor: RegressionPredictor, relative: Floats, sizes: Floats) -> Floats:
-    """What rounding may leave of sizes, whose answers are ``relative`` to their unit; flat."""
+    """Bound the rounding error of sizes, whose answers are ``relative`` to their unit; flat."""
     return np.broadcast_to(predictor.rounding * relative, sizes.shape).ravel()
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Integer
 
+from finetti.core.arguments import as_norm, as_positive, as_whole
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import as_norm, as_positive, as_whole
 from finetti.probe.learners.factored_transformer import factored_logits
 from finetti.probe.learners.learner import NetworkLearner
 from finetti.probe.learners.textbook_transformer import (
@@ -140,7 +140,7 @@ class TransformerLearner(NetworkLearner):
     def attention(
         self, params: Params, bits: Integer[Array | np.ndarray, "m T"]
     ) -> Float[Array, "m H T+1"]:
-        """Where [CLS] looks in the last layer, without dropout; what is on itself stands last."""
+        """Return the attention of [CLS] in the last layer, without dropout; on itself last."""
         return cls_attention(params, bits, self.n_heads)
 
     def optimizer(self) -> optax.GradientTransformation:
