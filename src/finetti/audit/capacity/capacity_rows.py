@@ -28,8 +28,8 @@ from finetti.bounds.sparse_variables import (
     ProjectedTransformerCovering,
     ProjectedTransformerGap,
 )
-from finetti.core.errors import UnsupportedError
 from finetti.core.arguments import as_positive, as_whole
+from finetti.core.errors import UnsupportedError
 
 BEFORE_ROUNDING = "fine-tuning before rounding: base + Δ of low rank"
 NEAREST_TUNING = (

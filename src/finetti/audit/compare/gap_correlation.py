@@ -17,6 +17,7 @@ from finetti.core.arguments import check_finite
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.files import read_file
 from finetti.core.numerics.extremes import largest_of, smallest_of
+from finetti.core.plain_data import field_values, to_plain
 from finetti.core.statistics.intervals import Interval
 from finetti.display.card import Card, Table
 from finetti.display.displayable import Displayable
@@ -60,10 +61,8 @@ class GapCorrelations(Displayable):
         return next(each for each in self.rows if each.measure == measure)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        rows = [each.to_dict() for each in self.rows]
-        sizes = {"n_checkpoints": self.n_checkpoints, "confidence": self.confidence}
-        return sizes | {"rows": rows, "note": AS_IF}
+        """Return plain data."""
+        return to_plain({**field_values(self), "note": AS_IF})
 
     def table(self) -> Table:
         """A row per measure."""

@@ -22,6 +22,7 @@ from finetti.audit.readers.number_formats import unit_roundoff
 from finetti.audit.readers.stored_tensor import StoredTensor, tensor_by_name
 from finetti.core.errors import bad_argument
 from finetti.core.numerics.extremes import largest_of
+from finetti.core.plain_data import field_values, to_plain
 from finetti.display.card import Card, Table
 from finetti.display.displayable import Displayable
 
@@ -43,12 +44,6 @@ class MatrixChange:
     rank: int
     delta: MatrixMeasures | None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        delta = None if self.delta is None else self.delta.to_dict()
-        names = ("layer", "role", "relative", "rank")
-        return {name: getattr(self, name) for name in names} | {"delta": delta}
-
 
 @dataclass(frozen=True)
 class CheckpointChanges(Displayable):
@@ -63,7 +58,7 @@ class CheckpointChanges(Displayable):
     base: str
     matrices: tuple[MatrixChange, ...]
     elsewhere: tuple[str, ...] = ()
-    deltas: Mapping[Place, WeightDelta] = field(default_factory=dict)
+    deltas: Mapping[Place, WeightDelta] = field(default_factory=dict, repr=False)
 
     @property
     def moved(self) -> tuple[MatrixChange, ...]:
@@ -72,10 +67,8 @@ class CheckpointChanges(Displayable):
         return tuple(sorted(found, key=_relative_change, reverse=True))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        matrices = [each.to_dict() for each in self.matrices]
-        own = {"name": self.name, "base": self.base, "elsewhere": list(self.elsewhere)}
-        return {**own, "matrices": matrices}
+        """Return plain data."""
+        return to_plain(field_values(self))
 
     def __card__(self) -> Card:
         rows = []
