@@ -17,8 +17,8 @@ from finetti.core.numbers import largest_of, smallest_of
 ROOT = Path(__file__).parent.parent
 WHOLE = {  # counts, widths and depths
     "probe/cls_attention/dropped_tokens.py": ("max(size for size in range",),
-    "attention/cme/iterative.py": ("min(rank,",),
-    "attention/fast_weights/chunks.py": ("min(chunk,",),
+    "attention/cme/conjugate_gradients.py": ("min(rank,",),
+    "attention/fast_weights/chunked_scan.py": ("min(chunk,",),
     "boolean/language/gate_graph.py": ("max(levels.get(",),
     "boolean/network/weight_file.py": ("max(gate.level ", "max(len("),
     "boolean/network/gate_network.py": (
@@ -39,9 +39,9 @@ WHOLE = {  # counts, widths and depths
     "probe/probe_result.py": ("max(length ",),
 }
 SETTINGS = {  # limits of charts, of memory and of searches, no results
-    "audit/changes.py": ("max(ROUNDING[",),
+    "audit/compare/weight_changes.py": ("max(ROUNDING[",),
     "claims/results.py": ("max((end for end",),
-    "probe/charts.py": ("max(low,",),
+    "probe/probe_charts.py": ("max(low,",),
     "probe/search/search_design.py": ("min(high,", "max(low, high)"),
     "display/charts/bar_charts.py": ("max(float(row['size'])",),
     "display/charts/line_charts.py": ("min((row[f] ",),

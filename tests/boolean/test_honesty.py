@@ -11,7 +11,7 @@ from finetti.boolean.embeddings import EMBEDDINGS, find_embedding
 from finetti.boolean.embeddings.position_geometry import measure_geometry
 from finetti.boolean.embeddings.position_vectors import DensePositions
 from finetti.boolean.embeddings.token_embedding import HeadMatrices, Relevant
-from finetti.boolean.embeddings.weight_limits import MAX_SCORE_LEAD
+from finetti.boolean.embeddings.weight_range import MAX_SCORE_LEAD
 from finetti.boolean.language.rule import all_bits
 from finetti.boolean.network.cls_network import ClsNetwork
 from finetti.boolean.network.lookup import Lookup, make_lookup

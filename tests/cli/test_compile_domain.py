@@ -7,7 +7,7 @@ from safetensors.numpy import load_file, save_file
 from typer.testing import CliRunner
 
 from finetti.boolean import And, Symmetric, TruthTable, compile_rule, load
-from finetti.boolean.embeddings.weight_limits import MAX_SCORE_LEAD, MAX_WEIGHT
+from finetti.boolean.embeddings.weight_range import MAX_SCORE_LEAD, MAX_WEIGHT
 from finetti.cli.main import app
 from finetti.core.errors import InputError
 

@@ -9,14 +9,14 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from finetti.attention.modules.softmax import Softmax
 from finetti.attention.networks.activations import Activation, as_activation
-from finetti.attention.networks.weights import (
+from finetti.attention.networks.weight_arrays import (
     as_projections,
     as_sequence,
     draw_projections,
     promote,
 )
-from finetti.attention.softmax import Softmax
 from finetti.core.arrays import check_positive, check_rank
 from finetti.core.conversion import as_array
 from finetti.core.errors import bad_argument

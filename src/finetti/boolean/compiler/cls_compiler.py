@@ -11,7 +11,7 @@ from finetti.boolean.embeddings.position_geometry import (
 )
 from finetti.boolean.embeddings.position_vectors import RESERVED, BitPositions
 from finetti.boolean.embeddings.token_embedding import Embedding, Relevant
-from finetti.boolean.embeddings.weight_limits import MAX_WEIGHT
+from finetti.boolean.embeddings.weight_range import MAX_WEIGHT
 from finetti.boolean.language.families import Symmetric, TruthTable
 from finetti.boolean.language.rule import (
     MAX_TABLE_BITS,

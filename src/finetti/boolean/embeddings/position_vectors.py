@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.embeddings.weight_limits import check_weight_range, read_only
+from finetti.boolean.embeddings.weight_range import check_weight_range, read_only
 
 Indices = tuple[int, ...]  # positions of bits
 RESERVED = 3  # e_0, e_1, v_[CLS]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from finetti.boolean.embeddings.position_geometry import Geometry
 from finetti.boolean.embeddings.token_embedding import CLS, HeadMatrices, Relevant, unit
-from finetti.boolean.embeddings.weight_limits import (
+from finetti.boolean.embeddings.weight_range import (
     check_score_lead,
     check_weight_range,
     freeze_arrays,

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from finetti.boolean.embeddings.position_vectors import RESERVED
 from finetti.boolean.embeddings.token_embedding import CLS, ONE_BIT, ZERO_BIT
-from finetti.boolean.embeddings.weight_limits import check_score_lead, freeze_arrays
+from finetti.boolean.embeddings.weight_range import check_score_lead, freeze_arrays
 from finetti.boolean.language.expression import ExpressionRule
 from finetti.boolean.language.gate_graph import Gates, Source
 from finetti.boolean.network.compiled_network import Network

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.embeddings.weight_limits import freeze_arrays
+from finetti.boolean.embeddings.weight_range import freeze_arrays
 
 CORNERS = np.array([2.0, 1.0, -1.0, -2.0])
 SIGNS = np.array([1.0, -1.0, -1.0, 1.0])

@@ -18,7 +18,7 @@ from finetti.boolean.embeddings import EMBEDDINGS, find_embedding
 from finetti.boolean.embeddings import position_vectors as kinds
 from finetti.boolean.embeddings.position_vectors import RESERVED, BitPositions
 from finetti.boolean.embeddings.token_embedding import Embedding, HeadMatrices
-from finetti.boolean.embeddings.weight_limits import check_weight_range
+from finetti.boolean.embeddings.weight_range import check_weight_range
 from finetti.boolean.language.expression import ExpressionRule
 from finetti.boolean.language.families import Symmetric, TruthTable
 from finetti.boolean.language.gate_graph import split

@@ -13,7 +13,7 @@ from finetti.boolean.language.rule import all_bits
 from finetti.boolean.verify.adversary import feature_ranges
 from finetti.claims.claim import DERIVED, CheckMethod, Context, Control, Erratum, claim
 from finetti.claims.evidence import Evidence, Measurement, at_least, at_most, close
-from finetti.claims.perturbations import RATIO_RTOL
+from finetti.claims.measures import RATIO_RTOL
 from finetti.claims.sparse_variables.printed_weights import (
     coherent_basis,
     printed_bag_head,

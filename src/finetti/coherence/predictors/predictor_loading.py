@@ -96,7 +96,7 @@ def _found(target: Any, n_letters: Any, params: Any, seed: int, name: str) -> Pr
         raise UnsupportedError(
             f"A predictor must be an object, not the class {target.__name__}. Create an instance."
         )
-    from finetti.attention.base import Attention
+    from finetti.attention.modules.attention_module import Attention
 
     if isinstance(target, Attention):
         return AttentionPredictor(target)
@@ -139,7 +139,7 @@ def _model_predictor(model: Model, n_letters: int | None, seed: int) -> Predicts
 
 
 def load_target(reference: str, builtin: Any, directory: str | Path = ".") -> Any:
-    """What ``package.module:name`` or ``./file.py:Name`` names.
+    """Load the target that ``package.module:name`` or ``./file.py:Name`` names.
 
     A class, or a function without arguments, is called once: it makes the target.
     """
