@@ -15,8 +15,7 @@ from finetti.boolean.language.parser import as_function
 from finetti.boolean.language.rule import BooleanFunction, as_rows, binary_array
 from finetti.boolean.network.compiled_network import Network
 from finetti.boolean.network.weight_file import MAX_FILE_BYTES, read_network, save, save_torch
-from finetti.boolean.verify.verification import OnProgress, make_verifier, verify
-from finetti.boolean.verify.verifier import Verifier
+from finetti.boolean.verify.verification import OnProgress, Verifier, make_verifier, verify
 from finetti.core.errors import FinettiError, InputError, bad_argument
 from finetti.display.card import Card
 from finetti.display.formatting import format_bytes, plural, short_text

@@ -25,6 +25,7 @@ from finetti.boolean.network.lookup import LOOKUP_NAMES, Lookup
 from finetti.boolean.network.sum_tables import SumTables
 from finetti.core.numbers import largest_of
 
+MAX_ROUNDING_WORK = 2**31  # multiplications that the rounding of one batch may cost
 MAX_CANCELLATION = {"float64": 1e4, "float32": 30.0}  # a sum's largest value over its least
 
 
@@ -101,6 +102,20 @@ class ClsTables(SumTables):
     def outputs(self, sums: NDArray[Any]) -> NDArray[Any]:
         """The values of the lookup, shape (m,)."""
         return self.lookup(self.features(sums))
+
+    def most_rounding(self) -> float:
+        """As if every unit of the lookup were on."""
+        return self.lookup.most_resolution(self.largest)
+
+    def rounding(self, sums: NDArray[Any]) -> NDArray[np.float64]:
+        """How far rounding alone may move each value."""
+        return self.lookup.resolution(self.features(sums))
+
+    def largest_rounding(self, sums: NDArray[Any]) -> float:
+        """The largest of all rows, or of some of too many."""
+        n_units = len(self.lookup.inner_bias) * len(self.lookup.outer)
+        step = 1 + len(sums) * n_units // MAX_ROUNDING_WORK
+        return float(self.rounding(sums[::step]).max(initial=0.0))
 
 
 @dataclass(frozen=True, eq=False)

@@ -52,6 +52,19 @@ class SumTables(ABC):
     def outputs(self, sums: NDArray[Any]) -> NDArray[Any]:
         """The values of the network, shape (m,)."""
 
+    def most_rounding(self) -> float:
+        """No value moves by more when its sums are taken in another order; 0 where the bound on all
+        inputs has it."""
+        return 0.0
+
+    def rounding(self, sums: NDArray[Any]) -> NDArray[np.float64]:
+        """How far rounding alone may move each value."""
+        return np.zeros(len(sums))
+
+    def largest_rounding(self, sums: NDArray[Any]) -> float:
+        """The largest of all rows, or of some of too many."""
+        return 0.0
+
     def loses_digits(self) -> bool:
         """Whether changes would take large entries of `base` away again."""
         return False

@@ -189,7 +189,8 @@ class _WeightFile:
         self.path, self.length, self.embedding = path, length, embedding
         self.stored = tensors.pop("embedding.positions", None)
         self.tensors = {name: each.astype(np.float64) for name, each in tensors.items()}
-        check_weight_range(**{name.rpartition(".")[2]: each for name, each in self.tensors.items()})
+        for name, each in self.tensors.items():
+            check_weight_range(**{name.rpartition(".")[2]: each})
         self.width = self.tensor("embedding.tokens", 2).shape[1]
         self.check_shape("embedding.tokens", (2, self.width))
 

@@ -6,7 +6,6 @@ other bits. What it attends to may depend on the bits, as with the bag: its extr
 exactly (`adversary`). Intervals through the lookup (`interval_bound`) then bound what it says.
 """
 
-import math
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any
@@ -28,19 +27,20 @@ from finetti.boolean.language.rule import (
 from finetti.boolean.language.simplify import simplify
 from finetti.boolean.network.cls_network import ClsNetwork, ClsTables
 from finetti.boolean.verify.adversary import adversaries, feature_ranges
-from finetti.boolean.verify.interval_bound import distance, output_bounds, proof_fits, proof_work
-from finetti.boolean.verify.norm_bounds import head_covering, head_norm_rows, lookup_norms
-from finetti.boolean.verify.verifier import (
+from finetti.boolean.verify.family_proof import (
     MAX_SETTINGS_BYTES,
     MAX_WORK,
     N_RANDOM,
     Batch,
     ChosenInputs,
     InputBound,
-    Reads,
-    Verifier,
     all_settings,
+    attention_mass,
+    reader_row,
+    setting_batches,
 )
+from finetti.boolean.verify.interval_bound import distance, output_bounds, proof_fits, proof_work
+from finetti.boolean.verify.norm_bounds import head_covering, head_norm_rows, lookup_norms
 from finetti.bounds.value import BoundValue
 from finetti.core.errors import UnsupportedError
 from finetti.core.keys import generator
@@ -51,10 +51,9 @@ from finetti.display.formatting import plural
 SAME_ATOL = 1e-10  # differences between bits that count as rounding
 MIN_MOVING_SHARE = 0.05  # of what the strongest bit does: less moves no head
 MAX_MOVING_BITS = 14  # bits that are tried together because they move a head
-MAX_ROUNDING_WORK = 2**31  # multiplications that the rounding of one batch may cost
 
 
-class ClsVerifier(Verifier):
+class ClsVerifier:
     """Verifies networks whose only reader is [CLS]."""
 
     def __init__(self, network: ClsNetwork, text: str = ""):
@@ -90,8 +89,9 @@ class ClsVerifier(Verifier):
         return ChosenInputs(tried, settings, patterns, method)
 
     def batches(self, tables: Any, inputs: ChosenInputs) -> Iterator[Batch]:
-        """Also what the adversary of every feature makes of each setting."""
-        yield from super().batches(tables, inputs)
+        """Sums of all settings, for each choice of the other bits and for the worst, which the
+        adversary of every feature chooses for each setting."""
+        yield from setting_batches(tables, inputs)
         inside = tables.settings_sums(inputs.tried, inputs.settings)
         for _, adversary in adversaries(tables, inputs.tried):
             _, used, sums = adversary.maximize_ratio(inside)
@@ -139,20 +139,6 @@ class ClsVerifier(Verifier):
             return InputBound(worst / value_sizes(function)[1])
         reason = f"2^{function.sparsity} settings of the relevant bits are too many to be followed"
         return InputBound(None, reason)
-
-    def most_rounding(self, tables: Any) -> float:
-        """As if every unit of the lookup were on."""
-        return tables.lookup.most_resolution(tables.largest)
-
-    def rounding(self, tables: Any, sums: NDArray[Any]) -> NDArray[np.float64]:
-        """How far rounding alone may move each value."""
-        return tables.lookup.resolution(tables.features(sums))
-
-    def largest_rounding(self, tables: Any, sums: NDArray[Any]) -> float:
-        """The largest of all rows, or of some of too many."""
-        lookup = tables.lookup
-        step = 1 + len(sums) * len(lookup.inner_bias) * len(lookup.outer) // MAX_ROUNDING_WORK
-        return float(self.rounding(tables, sums[::step]).max(initial=0.0))
 
     @property
     def _scalar(self) -> bool:
@@ -206,11 +192,15 @@ class ClsVerifier(Verifier):
         low, high, _ = feature_ranges(self.network.float64, rule.indices, settings)
         error = float(np.maximum(high - points, points - low).max())
         sizes = [len(places) for places in self.places]
-        masses, leads = zip(*map(self._attention, range(len(sizes)), self.places), strict=True)
-        scale = float(np.abs(self.network.heads.query).max())
         errors = np.full(len(sizes), np.inf if np.isnan(error) else error)
-        reads = Reads(sizes, errors, list(masses), list(leads), scale)
-        return (self.row(self.text, 1, rule.sparsity, reads),)
+        known = {
+            "text": self.text,
+            "level": 1,
+            "sparsity": rule.sparsity,
+            "score_scale": float(np.abs(self.network.heads.query).max()),
+        }
+        seen = [self._attention(head, places) for head, places in enumerate(self.places)]
+        return (reader_row(embedding, sizes, errors, seen, **known),)
 
     @property
     def _tolerance(self) -> float:
@@ -268,13 +258,6 @@ class ClsVerifier(Verifier):
             for head, places in enumerate(self.places)
         )
         return (found,), {"[CLS]": value}
-
-
-def attention_mass(meant: float, least: float, others: NDArray[np.float64]) -> tuple[float, float]:
-    """The attention on what a head should read, and the lead of its scores, from exponentials."""
-    top = float(others.max(initial=0.0))
-    lead = math.log(least / top) if top > 0 and least > 0 else math.inf
-    return (meant / (meant + float(others.sum())) if meant > 0 else 0.0), lead
 
 
 def each_count(n_bits: int, counts: NDArray[np.int64] | None = None) -> NDArray[np.uint8]:

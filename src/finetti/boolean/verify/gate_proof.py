@@ -8,6 +8,7 @@ rounding is carried on.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -19,21 +20,22 @@ from finetti.boolean.embeddings.token_embedding import HeadBounds, scale_bound
 from finetti.boolean.explanation import Reading
 from finetti.boolean.language.gate_graph import Gates, SparseGate, same_rule
 from finetti.boolean.language.rule import BooleanFunction
-from finetti.boolean.network.gate_network import GateBlock, GateNetwork
+from finetti.boolean.network.gate_network import GateBlock, GateNetwork, GateTables
 from finetti.boolean.network.lookup import Lookup
-from finetti.boolean.verify.cls_proof import attention_mass
-from finetti.boolean.verify.interval_bound import distance, output_bounds, proof_fits, proof_work
-from finetti.boolean.verify.norm_bounds import head_covering, head_norm_rows, lookup_norms
-from finetti.boolean.verify.verifier import (
+from finetti.boolean.verify.family_proof import (
     MAX_SETTINGS_BYTES,
     MAX_WORK,
     N_RANDOM,
+    Batch,
     ChosenInputs,
     InputBound,
-    Reads,
-    Verifier,
     all_settings,
+    attention_mass,
+    reader_row,
+    setting_batches,
 )
+from finetti.boolean.verify.interval_bound import distance, output_bounds, proof_fits, proof_work
+from finetti.boolean.verify.norm_bounds import head_covering, head_norm_rows, lookup_norms
 from finetti.bounds.value import BoundValue
 from finetti.core.keys import generator
 from finetti.core.numbers import largest_of
@@ -45,7 +47,7 @@ DENSITIES = (0.03, 0.2, 0.5, 0.8, 0.97)  # so that gates of each kind change the
 EPSILON = float(np.finfo(np.float64).eps)
 
 
-class GateVerifier(Verifier):
+class GateVerifier:
     """Verifies networks with one token per gate."""
 
     def __init__(self, network: GateNetwork):
@@ -77,6 +79,14 @@ class GateVerifier(Verifier):
             return ChosenInputs(tried, settings, patterns[:1], described)
         outside = f" × (all-0 and all-1, the worst for the attention, and {N_RANDOM} random)"
         return ChosenInputs(tried, settings, patterns, described + outside)
+
+    def batches(self, tables: GateTables, inputs: ChosenInputs) -> Iterator[Batch]:
+        """Sums of all settings, for each choice of the other bits."""
+        return setting_batches(tables, inputs)
+
+    def n_batches(self, tables: GateTables, inputs: ChosenInputs) -> int:
+        """How many of them there are."""
+        return len(inputs.patterns)
 
     def _read_errors(self) -> NDArray[np.float64]:
         """The largest distance of what is read from its points, for every read, over all inputs
@@ -161,10 +171,14 @@ class GateVerifier(Verifier):
         for number, gate in enumerate(network.gates):
             own = [column for column, read in enumerate(reads) if read.reader == number]
             sizes = [len(reads[column].sources) for column in own]
-            masses, leads = zip(*(seen[column] for column in own), strict=True)
-            scale = float(scales[own].max())
-            measured = Reads(sizes, errors[own], list(masses), list(leads), scale)
-            rows.append(self.row(gate.text, gate.level, len(gate.sources), measured))
+            known = {
+                "text": gate.text,
+                "level": gate.level,
+                "sparsity": len(gate.sources),
+                "score_scale": float(scales[own].max()),
+            }
+            measured = [seen[column] for column in own]
+            rows.append(reader_row(embedding, sizes, errors[own], measured, **known))
         return tuple(rows)
 
     @property

@@ -20,14 +20,15 @@ from finetti.boolean.network.compiled_network import Network
 from finetti.boolean.network.gate_network import GateNetwork
 from finetti.boolean.network.sum_tables import SumTables
 from finetti.boolean.verify.cls_proof import ClsVerifier
+from finetti.boolean.verify.family_proof import ChosenInputs
 from finetti.boolean.verify.gate_proof import GateVerifier
-from finetti.boolean.verify.verifier import ChosenInputs, Verifier
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.numbers import largest_of, smallest_of
 
 MAX_RUN_BITS = 20  # of a context whose inputs are all run
 MAX_RUN_WORK = 5 * 10**10  # multiplications that running all inputs may cost
 OnProgress = Callable[[float], None]  # is told the share of the inputs that have been run
+Verifier = ClsVerifier | GateVerifier
 MIN_WORSE_RATIO = 1.01  # of a new counterexample to the last: the first ones are the simplest
 
 
@@ -63,7 +64,7 @@ def verify(
         raise InputError(f"The rule cannot be compared with a network: {reason}.")
     smallest, largest = value_sizes(function)
     judges = tuple(
-        _Judge(verifier, tables, smallest, tolerance, searching)
+        _Judge(tables, smallest, tolerance, searching)
         for tables, searching in ((network.float64, True), (network.float32, False))
     )
     length = network.context_length
@@ -74,7 +75,7 @@ def verify(
     else:
         inputs = verifier.choose_inputs(function)
         method, tried = inputs.method, inputs.tried
-        n_inputs = _run_inputs(judges, function, inputs, on_progress)
+        n_inputs = _run_inputs(verifier, judges, function, inputs, on_progress)
     bound = verifier.bound_all_inputs(function, tried)
     # What is proven holds however sums are taken; what that does beyond "exact" is said apart.
     order = judges[0].most_rounding if judges[0].most_rounding <= EXACT_RTOL * smallest else 0.0
@@ -105,7 +106,6 @@ def _value_scales(
 class _Judge:
     """Keeps the worst error, and the worst input that is wrong by more than rounding."""
 
-    verifier: Verifier
     tables: SumTables
     smallest: float  # value of the rule
     tolerance: float
@@ -117,7 +117,7 @@ class _Judge:
 
     @cached_property
     def most_rounding(self) -> float:
-        return self.verifier.most_rounding(self.tables)
+        return self.tables.most_rounding()
 
     def look(
         self,
@@ -135,13 +135,13 @@ class _Judge:
         if not self.searching:
             return
         if self.found is None and self.most_rounding > EXACT_RTOL * self.smallest:
-            found = self.verifier.largest_rounding(tables, sums) / self.smallest
+            found = tables.largest_rounding(sums) / self.smallest
             self.rounding = largest_of(self.rounding, found)
         if errors[peak] <= largest_of(exact, MIN_WORSE_RATIO * self.found_error):
             return
         if errors[peak] <= exact + self.most_rounding / scales[peak]:  # perhaps no more than that
             rows = np.flatnonzero(errors > exact)
-            rounding = self.verifier.rounding(tables, sums[rows])
+            rounding = tables.rounding(sums[rows])
             rows = rows[errors[rows] > exact + rounding / scales[rows]]
             if not len(rows):
                 return
@@ -167,6 +167,7 @@ def _run_all(
 
 
 def _run_inputs(
+    verifier: Verifier,
     judges: tuple[_Judge, ...],
     function: BooleanFunction,
     inputs: ChosenInputs,
@@ -175,8 +176,7 @@ def _run_inputs(
     """How many inputs were run, in each precision."""
     settings, tried = inputs.settings, list(inputs.tried)
     values = function.evaluate(settings[:, [tried.index(each) for each in function.indices]])
-    verifier, n_run = judges[0].verifier, 0
-    n_batches = verifier.n_batches(judges[0].tables, inputs)
+    n_run, n_batches = 0, verifier.n_batches(verifier.network.float64, inputs)
     for judge, own in zip(judges, _value_scales(function, values), strict=True):
         for sums, outside in verifier.batches(judge.tables, inputs):
 
