@@ -152,7 +152,10 @@ def test_another_rule_is_refuted():
         (lambda t, m: m.update(settings='{"embedding": "bag", "margin": "x"}'), "margin"),
         (lambda t, m: m.update(settings='{"embedding": "bag", "margin": 0.5}'), "margin"),
         (lambda t, m: m.update(settings='{"embedding": "bag", "margin": NaN}'), "margin"),
-        (lambda t, m: t.update({"blocks.0.outer": np.zeros((4, 33))}), "unit vectors need more than 28"),
+        (
+            lambda t, m: t.update({"blocks.0.outer": np.zeros((4, 33))}),
+            "unit vectors need more than 28",
+        ),
         (lambda t, m: m.update(context_length="31"), "31 unit vectors need more than 33"),
         (lambda t, m: t.update({"blocks.0.query": np.zeros(3)}), "does not fit together"),
         (

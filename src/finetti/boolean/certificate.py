@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetti.bounds.value import BoundValue
-from finetti.core.numbers import largest_of
+from finetti.core.numerics.extremes import largest_of
 from finetti.display.card import Card, Table
 from finetti.display.displayable import Displayable
 from finetti.display.formatting import format_number, plural, short_text

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.core.numbers import largest_of
+from finetti.core.numerics.extremes import largest_of
 from finetti.display.card import Card, Table
 from finetti.display.charts.chart_theme import chart_config
 from finetti.display.charts.line_charts import Chart

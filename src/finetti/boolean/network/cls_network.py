@@ -23,7 +23,7 @@ from finetti.boolean.language.families import Symmetric, TruthTable
 from finetti.boolean.network.compiled_network import Network
 from finetti.boolean.network.lookup import LOOKUP_NAMES, Lookup
 from finetti.boolean.network.sum_tables import SumTables
-from finetti.core.numbers import largest_of
+from finetti.core.numerics.extremes import largest_of
 
 MAX_ROUNDING_WORK = 2**31  # multiplications that the rounding of one batch may cost
 MAX_CANCELLATION = {"float64": 1e4, "float32": 30.0}  # a sum's largest value over its least

@@ -25,7 +25,7 @@ from finetti.boolean.language.gate_graph import Gates, Source
 from finetti.boolean.network.compiled_network import Network
 from finetti.boolean.network.lookup import BLOCK_UNITS, LOOKUP_NAMES, Lookup
 from finetti.boolean.network.sum_tables import SumTables
-from finetti.core.numbers import largest_of
+from finetti.core.numerics.extremes import largest_of
 
 Matrix = NDArray[np.float64]
 

@@ -12,7 +12,7 @@ from finetti.boolean.certificate import ReaderRow
 from finetti.boolean.embeddings.token_embedding import Embedding
 from finetti.boolean.language.rule import MAX_SETTING_BITS, all_bits
 from finetti.boolean.network.sum_tables import SumTables
-from finetti.core.numbers import smallest_of
+from finetti.core.numerics.extremes import smallest_of
 
 MAX_WORK = 2 * 10**10  # multiplications of all chosen inputs
 MAX_SETTINGS_BYTES = 2**27  # of a list of settings

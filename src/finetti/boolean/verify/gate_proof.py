@@ -37,8 +37,8 @@ from finetti.boolean.verify.family_proof import (
 from finetti.boolean.verify.interval_bound import distance, output_bounds, proof_fits, proof_work
 from finetti.boolean.verify.norm_bounds import head_covering, head_norm_rows, lookup_norms
 from finetti.bounds.value import BoundValue
-from finetti.core.keys import generator
-from finetti.core.numbers import largest_of
+from finetti.core.numerics.extremes import largest_of
+from finetti.core.numerics.random_keys import generator
 from finetti.display.formatting import plural, short_text
 
 MAX_GATE_SETTINGS = 2**12  # that are chosen for gates, where not all are run

@@ -23,7 +23,7 @@ from finetti.boolean.verify.cls_proof import ClsVerifier
 from finetti.boolean.verify.family_proof import ChosenInputs
 from finetti.boolean.verify.gate_proof import GateVerifier
 from finetti.core.errors import InputError, bad_argument
-from finetti.core.numbers import largest_of, smallest_of
+from finetti.core.numerics.extremes import largest_of, smallest_of
 
 MAX_RUN_BITS = 20  # of a context whose inputs are all run
 MAX_RUN_WORK = 5 * 10**10  # multiplications that running all inputs may cost

@@ -20,7 +20,7 @@ from finetti.claims.sparse_variables.printed_weights import (
     printed_mean_head,
     printed_sign_heads,
 )
-from finetti.core.numbers import largest_of
+from finetti.core.numerics.extremes import largest_of
 from finetti.display.card import Table
 
 THREE = (2, 5, 8)  # three bits of ten

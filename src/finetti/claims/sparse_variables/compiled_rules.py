@@ -24,7 +24,7 @@ from finetti.claims.sparse_variables.compiled_heads import (
     symmetric_rule,
 )
 from finetti.claims.sparse_variables.printed_weights import printed_bump
-from finetti.core.numbers import largest_of
+from finetti.core.numerics.extremes import largest_of
 from finetti.display.card import Table
 
 
