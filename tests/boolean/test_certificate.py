@@ -1,12 +1,16 @@
 import json
 import math
 import re
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from finetti.boolean import compile_rule
+from finetti.boolean.compiler import cls_compiler
+from finetti.boolean.embeddings import token_embedding
+from finetti.boolean.verify import cls_proof
 from finetti.bounds import Sample
 from finetti.bounds.sparse_variables import (
     HeadClass,
@@ -38,6 +42,29 @@ def test_a_certificate_is_plain_data_and_a_picture():
     ):
         assert words in shown
     assert "<table" in compiled._repr_html_()
+
+
+def test_the_rule_is_reduced_once_and_the_positions_are_measured_once(monkeypatch):
+    calls = Counter()
+
+    def count(module, name):
+        function = getattr(module, name)
+
+        def counted(*arguments):
+            calls[name] += 1
+            return function(*arguments)
+
+        monkeypatch.setattr(module, name, counted)
+
+    for module in (cls_compiler, cls_proof):
+        count(module, "simplify")
+    for module in (cls_compiler, token_embedding):
+        count(module, "measure_geometry")
+    compiled = compile_rule("x3 & (x7 | ~x9)", 40)
+    assert compiled.certificate.holds
+    assert compiled.verify().proven
+    compiled.explain()
+    assert calls == {"simplify": 1, "measure_geometry": 1}
 
 
 @pytest.mark.parametrize("embedding", ["deterministic", "bag"])

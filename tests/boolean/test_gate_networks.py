@@ -95,9 +95,8 @@ def test_wide_gates_with_negations_need_no_table():
 
 
 def test_equal_gates_share_their_units():
-    one, many = (
-        compile_rule(and_of_ors(count, 5), 100, gates=True).blocks[0].lookup for count in (2, 20)
-    )
+    made = [compile_rule(and_of_ors(count, 5), 100, gates=True).network for count in (2, 20)]
+    one, many = (network.blocks[0].lookup for network in made)
     assert one.middle.shape == many.middle.shape == (5, 2)
     twice = split(parse("(x1 | x2) & x3 | (x1 | x2) & x4"))
     assert [gate.text for gate in twice].count("(x1 | x2)") == 1
@@ -243,11 +242,8 @@ def test_explanation_shows_what_every_gate_reads(tmp_path):
 
 @pytest.mark.parametrize("wrong", [[2] * 12, [0.5] * 12, [1, 0], ["1"] * 12, np.zeros((2, 12))])
 def test_what_is_not_binary_is_refused(wrong):
-    compiled, compiled = (
-        compile_rule("(x1 | x2) & x3", 12, gates=True),
-        compile_rule("(x1 | x2) & x3", 12),
-    )
-    for made in (compiled, compiled):
+    for gates in (True, False):
+        made = compile_rule("(x1 | x2) & x3", 12, gates=gates)
         calls = [made.explain]
         if np.ndim(wrong) == 1:
             calls += [made.predict, made.module()]

@@ -199,7 +199,7 @@ def split(rule: ExpressionRule) -> Gates:
     splitter = _Splitter()
     root = splitter.literal(rule.tree)
     if isinstance(root, bool):
-        raise InputError(f"The rule is constant ({int(root)}) and has no gates. Use gates=False.")
+        raise InputError(f"The rule is constant ({int(root)}) and has no gates. Use `gates=False`.")
     source, negated = root
     if negated or not source.is_gate:  # one more gate writes what is asked for
         grid = np.array([negated, not negated])
