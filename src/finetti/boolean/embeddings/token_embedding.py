@@ -177,6 +177,11 @@ def scale_bound(context_length: int, separation: float, values: float, gap: floa
     return score_scale(context_length, separation, values, gap) if gap > 0 else 0.0
 
 
+def attention_error(context_length: int, sparsity: int, advantage: float) -> float:
+    """2(T − s)/(s·e^R): the ℓ1 error of softmax if s scores are R above T − s (Lemma B.7)."""
+    return 2 * (context_length - sparsity) / (sparsity * math.exp(advantage))
+
+
 def unit(width: int, coordinate: int) -> NDArray[np.float64]:
     """A unit vector."""
     return np.eye(1, width, coordinate)[0]

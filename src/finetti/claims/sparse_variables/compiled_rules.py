@@ -1,6 +1,5 @@
 """Proposition 4.7 and Lemmas B.5–B.8: exact rules by a lookup, and as printed (errata 6, 16)."""
 
-import math
 from collections.abc import Iterable
 from itertools import product
 from typing import Any
@@ -10,6 +9,7 @@ import numpy as np
 from finetti import boolean
 from finetti.boolean.compiler.compiler_options import BASES
 from finetti.boolean.embeddings import EMBEDDINGS, find_embedding
+from finetti.boolean.embeddings.token_embedding import attention_error
 from finetti.boolean.language.rule import all_bits
 from finetti.boolean.network.lookup import CORNERS, SIGNS, make_lookup
 from finetti.boolean.verify.norm_bounds import lookup_norms
@@ -163,11 +163,6 @@ def s_lemma_b_6(
         return Evidence(*_lookups(1 / 8), derived=_lookups(share), note=note)
     found = exact_evidence(context, random_rule, True, bits, query)
     return Evidence(*found.measurements, *_lookups(share), note=found.note)
-
-
-def attention_error(context_length: int, sparsity: int, advantage: float) -> float:
-    """2(T − s)/(s·e^R): the ℓ1 error of softmax if s scores are R above T − s (Lemma B.7)."""
-    return 2 * (context_length - sparsity) / (sparsity * math.exp(advantage))
 
 
 @claim(
