@@ -166,7 +166,7 @@ def test_checkpoints_and_gaps_together(folder, tmp_path):
 
 def test_what_does_not_fit_is_refused_before_anything_is_measured(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "finetti.audit.audit_run.measure_checkpoint", lambda *_, **__: pytest.fail("measured")
+        "finetti.audit.audit_run.walk_weights", lambda *_, **__: pytest.fail("measured")
     )
     other = make.write(tmp_path / "other", *make.synthetic("gpt2")[:2]).parent
     gaps = tmp_path / "gaps.csv"

@@ -142,7 +142,7 @@ def test_what_was_interrupted_is_shown_and_goes_on(name, tmp_path):
     ("stopped", "arguments", "said"),
     [
         ("coherence.measure_coherence", "coherence mesa --context-length 6", NOTHING_KEPT),
-        ("audit.audit_run.measure_checkpoint", "audit model --out out", NOTHING_KEPT),
+        ("audit.audit_run.walk_weights", "audit model --out out", NOTHING_KEPT),
         ("display.pages.run_result.RunResult.write_page", "audit model --out out", AGAIN),
     ],
 )
