@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 import checkpoints
-from finetti.boolean import compile
+from finetti.boolean import compile_rule
 from finetti.cli.main import app
 
 # Command ⇒ words of the sentence.
@@ -198,7 +198,7 @@ def folder(tmp_path_factory):
     checkpoints.write(folder / "model", arrays, config)
     arrays, _, _ = checkpoints.synthetic("llama", kv_heads=2)
     checkpoints.write(folder, arrays, name="llama.safetensors")
-    compile("x1 & x3", 5).save(folder / "rule.safetensors")
+    compile_rule("x1 & x3", 5, quiet=True).save(folder / "rule.safetensors")
     for name, text in {
         "study.toml": STUDY,
         "trails.toml": f"trails = 3\n{STUDY}",
