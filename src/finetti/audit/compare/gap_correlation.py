@@ -10,6 +10,7 @@ from typing import Any
 
 from finetti.audit.compare.audit_comparison import AuditComparison
 from finetti.audit.compare.rank_correlation import FEWEST, rank_correlation
+from finetti.core.arguments import check_share
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.files import read_file
 from finetti.core.statistics.intervals import Interval
@@ -91,8 +92,7 @@ def correlate_gaps(
         confidence: of all intervals together.
     """
     owner = "correlate_gaps"
-    if not 0 < confidence < 1:
-        raise bad_argument("confidence", owner, "in (0, 1)", confidence)
+    check_share(confidence, "confidence", owner)
     if isinstance(gaps, Mapping):
         gaps = match_gaps(compared.names, gaps)
     if len(gaps) != len(compared.names):

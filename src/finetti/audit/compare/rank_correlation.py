@@ -7,7 +7,7 @@ import scipy
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from finetti.core.arguments import check_finite
+from finetti.core.arguments import check_finite, check_share
 from finetti.core.errors import bad_argument
 from finetti.core.numerics.extremes import largest_of, smallest_of
 from finetti.core.statistics.intervals import Interval
@@ -31,8 +31,7 @@ def rank_correlation(
     (1.0, None)
     """
     owner = "rank_correlation"
-    if not 0 < confidence < 1:
-        raise bad_argument("confidence", owner, "in (0, 1)", confidence)
+    check_share(confidence, "confidence", owner)
     rows = [np.asarray(each, np.float64) for each in (first, second)]
     for row, name in zip(rows, ("first", "second"), strict=True):
         check_finite(row, name, owner)

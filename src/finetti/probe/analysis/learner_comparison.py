@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from finetti.core.arguments import check_share
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.numerics.extremes import largest_of, smallest_of
 from finetti.core.numerics.random_keys import generator
@@ -133,8 +134,7 @@ def compare_learners(
     """
     owner = "compare_learners"
     for name, value in (("level", level), ("confidence", confidence)):
-        if not 0 < value < 1:
-            raise bad_argument(name, owner, "in (0, 1)", value)
+        check_share(value, name, owner)
     wide, key, notes = _pairs(table, first, second, column, owner)
     cells = _compare_cells(wide, confidence)
     by_seed = wide.groupby(level="seed")
