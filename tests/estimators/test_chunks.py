@@ -67,7 +67,7 @@ def test_every_route_is_the_whole(model, ridge, tmp_path, monkeypatch):
     rtol = 1e-8 if ridge != 1e-14 else 1e-5
     same(clone(model).fit(chunks_of(Y)), whole, rtol)
     same(clone(model).fit(ReadAgain()), whole, rtol)
-    monkeypatch.setattr("finetti.estimators.chunks.MAPPED_ROWS", 16)
+    monkeypatch.setattr("finetti.estimators.random_features.dask_blocks.MAPPED_ROWS", 16)
     files = (mapped(tmp_path, name, part) for name, part in [("X", X), ("y", Y), ("s", WEIGHTS)])
     same(clone(model).fit(*files), whole, rtol)
     parts = (dask.array.from_array(part, chunks=16) for part in (X, Y, WEIGHTS))

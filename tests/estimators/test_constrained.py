@@ -12,10 +12,10 @@ from sklearn.preprocessing import StandardScaler
 
 from finetti.core.errors import InputError
 from finetti.estimators import ConstrainedAttentionClassifier, ConstrainedAttentionRegressor
-from finetti.estimators.constrained import minimize_constrained
-from finetti.estimators.constrained_risk import ConstrainedRisk
-from finetti.estimators.losses import Loss
-from finetti.estimators.norm_limits import BlockLimits
+from finetti.estimators.constrained.constrained_risk import ConstrainedRisk
+from finetti.estimators.constrained.constrained_solver import minimize_constrained
+from finetti.estimators.constrained.losses import Loss
+from finetti.estimators.constrained.norm_limits import BlockLimits
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(64, 4, 3))
@@ -143,11 +143,11 @@ def test_newton_finds_what_gradients_find(loss, targets, scale, monkeypatch):
     features = RNG.normal(size=(len(targets), 8)) * np.geomspace(1.0, scale, 8)
     shares = np.full(len(targets), 1 / len(targets))
     risk = ConstrainedRisk(features, targets, shares, loss, BlockLimits(2.0, 1.5), 4)
-    monkeypatch.setattr("finetti.estimators.constrained.NEWTON_AFTER", 2)
+    monkeypatch.setattr("finetti.estimators.constrained.constrained_solver.NEWTON_AFTER", 2)
     newton = minimize_constrained(risk, tol=1e-7, max_iter=400)
     assert newton.gap <= 1e-7
     assert risk.limits.contain(np.linalg.norm(newton.blocks, axis=1))
-    monkeypatch.setattr("finetti.estimators.constrained.NEWTON_AFTER", 10**9)
+    monkeypatch.setattr("finetti.estimators.constrained.constrained_solver.NEWTON_AFTER", 10**9)
     gradients = minimize_constrained(risk, tol=1e-7, max_iter=2000)
     assert newton.objective <= gradients.objective + 1e-7
     assert gradients.objective - gradients.gap <= newton.objective + 1e-7

@@ -15,8 +15,8 @@ from sklearn.preprocessing import StandardScaler
 from finetti.core.errors import InputError
 from finetti.estimators import InstrumentalRegressor
 from finetti.estimators.evidence import by_likelihood
-from finetti.estimators.first_stage import centered_features, strength
-from finetti.estimators.ridge import decompose_gram
+from finetti.estimators.instruments.first_stage import centered_features, strength
+from finetti.estimators.ridge_system import decompose_gram
 from finetti.kernels import RBF
 
 EFFECTS = np.array([2.0, -1.0, 0.5])

@@ -14,8 +14,8 @@ from finetti.estimators import (
     ConstrainedAttentionRegressor,
     RandomFeatureAttentionRegressor,
     RandomFeatureMLPRegressor,
-    random_features,
 )
+from finetti.estimators.random_features import feature_ridge
 from finetti.kernels import RBF
 from finetti.kernels.precision import in_float64
 
@@ -26,7 +26,7 @@ Y = np.mean(X[:, 1:, 0] ** 2, axis=1)
 
 def interrupted(monkeypatch, after):
     """Ctrl-C in the sums of some rows."""
-    original = random_features.over_chunks
+    original = feature_ridge.over_chunks
 
     def over_chunks(*args):
         for number, part in enumerate(original(*args)):
@@ -34,8 +34,8 @@ def interrupted(monkeypatch, after):
                 raise KeyboardInterrupt
             yield part
 
-    monkeypatch.setattr(random_features, "over_chunks", over_chunks)
-    monkeypatch.setattr(random_features, "CHUNK_ROWS", 16)
+    monkeypatch.setattr(feature_ridge, "over_chunks", over_chunks)
+    monkeypatch.setattr(feature_ridge, "CHUNK_ROWS", 16)
 
 
 def test_rows_of_an_interrupted_part_do_not_count(monkeypatch):

@@ -14,7 +14,7 @@ from finetti.attention import KernelSmoother, Softmax
 from finetti.core.errors import InputError, UnsupportedError
 from finetti.core.precision import float64
 from finetti.estimators import KernelSmootherRegressor
-from finetti.estimators.grams import median_distance
+from finetti.estimators.gram_matrices import median_distance
 from finetti.kernels import RBF, Exponential, Linear, Matern, Polynomial
 
 RNG = np.random.default_rng(0)
@@ -76,7 +76,7 @@ def test_it_is_the_attention():
 
 def test_chunks_are_the_whole(monkeypatch):
     whole = KernelSmootherRegressor(bandwidths=GRID).fit(X, Y, WEIGHTS)
-    monkeypatch.setattr("finetti.estimators.grams.CHUNK_ROWS", 8)
+    monkeypatch.setattr("finetti.estimators.gram_matrices.CHUNK_ROWS", 8)
     parts = clone(whole).fit(X, Y, WEIGHTS)
     np.testing.assert_allclose(
         parts.bandwidth_path_.criterion, whole.bandwidth_path_.criterion, rtol=1e-10

@@ -56,7 +56,7 @@ def test_ridge_on_the_explicit_features(model):
 @pytest.mark.parametrize("model", MODELS[:4])
 def test_chunks_are_the_whole(model, monkeypatch):
     whole = clone(model).set_params(ridge="loo").fit(X, Y)
-    monkeypatch.setattr("finetti.estimators.random_features.CHUNK_ROWS", 16)
+    monkeypatch.setattr("finetti.estimators.random_features.feature_ridge.CHUNK_ROWS", 16)
     parts = clone(whole).fit(X, Y)
     np.testing.assert_allclose(parts.coef_, whole.coef_, atol=1e-8)
     np.testing.assert_allclose(parts.ridge_path_.criterion, whole.ridge_path_.criterion, rtol=1e-6)

@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Ridge
 
-from finetti.estimators.ridge import (
+from finetti.estimators.random_features.gram_sums import GramSums, TriangularSums
+from finetti.estimators.ridge_system import (
     RidgePath,
     RidgeRule,
     decompose_gram,
     decompose_rows,
     ridge_grid,
 )
-from finetti.estimators.sums import GramSums, TriangularSums
 
 SHAPES = [(30, 7), (12, 40), (9, 9), (10, 9)]
 RIDGES = np.array([1e-6, 1e-3, 0.3, 20.0])

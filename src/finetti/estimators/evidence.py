@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from finetti.estimators.ridge import Floats, RidgePath, RidgeSystem
+from finetti.estimators.ridge_system import Floats, RidgePath, RidgeSystem
 
 
 def by_likelihood(system: RidgeSystem, ridges: Floats) -> RidgePath:

@@ -9,8 +9,8 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
-from finetti.estimators.ridge import Floats
-from finetti.estimators.tables import bounded
+from finetti.estimators.ridge_system import Floats
+from finetti.estimators.table_models import bounded
 
 
 def numbers(estimator: BaseEstimator, X: Any, y: Any) -> Floats:

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from finetti.core.errors import InputError
-from finetti.estimators.chunks import Chunk, Chunks, as_chunks
-from finetti.estimators.random_features import FeatureRidge
-from finetti.estimators.set_models import SetRegressor, SignClassifier
+from finetti.estimators.random_features.dask_blocks import Chunk, Chunks, as_chunks
+from finetti.estimators.random_features.feature_ridge import FeatureRidge
+from finetti.estimators.sets.set_models import SetRegressor, SignClassifier
 from finetti.estimators.targets import at_least_two, classes_in
 from finetti.estimators.undo import all_or_nothing
 

@@ -4,9 +4,9 @@ from typing import Any
 
 from finetti.attention.random_features.random_feature_attention import RandomFeatureAttention
 from finetti.attention.random_features.random_heads import Activation
-from finetti.estimators.chunked_models import ChunkedClassifier, ChunkedRegressor
-from finetti.estimators.random_features import FeatureRidge, draw_heads
-from finetti.estimators.sets import TokenSets
+from finetti.estimators.random_features.chunked_models import ChunkedClassifier, ChunkedRegressor
+from finetti.estimators.random_features.feature_ridge import FeatureRidge, draw_heads
+from finetti.estimators.sets.token_sets import TokenSets
 
 
 class _RandomHeads(FeatureRidge):

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from finetti.core.numbers import largest_of
-from finetti.estimators.losses import Loss
-from finetti.estimators.norm_limits import BlockLimits
-from finetti.estimators.ridge import Floats
+from finetti.estimators.constrained.losses import Loss
+from finetti.estimators.constrained.norm_limits import BlockLimits
+from finetti.estimators.ridge_system import Floats
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from finetti.attention.cme.fit import fit_kernel
 from finetti.attention.cme.ridge import choose_ridge
 from finetti.core.precision import float64
 from finetti.display.progress import late_progress
-from finetti.estimators.grams import in_float64, padding
-from finetti.estimators.ridge import Floats
-from finetti.estimators.weighted_kernel import WeightedKernel
+from finetti.estimators.gram_matrices import in_float64, padding
+from finetti.estimators.kernel_regression.weighted_kernel import WeightedKernel
+from finetti.estimators.ridge_system import Floats
 from finetti.kernels.kernel import Kernel
 
 

@@ -8,8 +8,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from finetti.core.errors import InputError
-from finetti.estimators.grams import in_float64
-from finetti.estimators.ridge import Floats
+from finetti.estimators.gram_matrices import in_float64
+from finetti.estimators.ridge_system import Floats
 from finetti.kernels.geometry import log_parameter
 from finetti.kernels.kernel import Kernel
 

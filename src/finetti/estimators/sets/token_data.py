@@ -7,8 +7,8 @@ from sklearn.utils import check_random_state
 
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_norm, as_whole
-from finetti.estimators.ridge import Floats
-from finetti.estimators.token_targets import (
+from finetti.estimators.ridge_system import Floats
+from finetti.estimators.sets.token_targets import (
     CorrelationPowerTarget,
     KeyPowerTarget,
     TokenTarget,

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from finetti.display.progress import Progress, late_progress
-from finetti.estimators.barrier import newton_steps
-from finetti.estimators.constrained_risk import Best, ConstrainedRisk
-from finetti.estimators.ridge import Floats
+from finetti.estimators.constrained.barrier import newton_steps
+from finetti.estimators.constrained.constrained_risk import Best, ConstrainedRisk
+from finetti.estimators.ridge_system import Floats
 
 GROWTH = 1.1  # of the step, tried at every iteration; halved where it is too long
 # A Newton step costs as much as p/100 gradient steps and more memory, and some fifty do. They take

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.linalg
 
 from finetti.core.numbers import largest_of
-from finetti.estimators.ridge import (
+from finetti.estimators.ridge_system import (
     DOUBLE_UNIT,
     SINGLE_UNIT,
     Floats,

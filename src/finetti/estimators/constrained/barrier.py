@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from finetti.estimators.constrained_risk import Best, ConstrainedRisk
-from finetti.estimators.ridge import Floats
+from finetti.estimators.constrained.constrained_risk import Best, ConstrainedRisk
+from finetti.estimators.ridge_system import Floats
 
 FALL = 20.0  # of μ, from one center to the next
 LEAST = 1e-20  # of it, in units of the first: below, rounding leaves nothing to gain

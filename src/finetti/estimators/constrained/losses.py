@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import expit
 
 from finetti.core.errors import bad_argument
-from finetti.estimators.ridge import Floats
+from finetti.estimators.ridge_system import Floats
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from finetti.bounds.sample import Sample
 from finetti.core.errors import UnsupportedError, bad_argument
 from finetti.core.forms import Form
 from finetti.core.numbers import as_whole
-from finetti.estimators.ridge import Floats
+from finetti.estimators.ridge_system import Floats
 
 
 class TokenTarget(abc.ABC):

@@ -7,7 +7,7 @@ import scipy.linalg
 from sklearn.model_selection import KFold
 
 from finetti.core.errors import InputError
-from finetti.estimators.ridge import Floats
+from finetti.estimators.ridge_system import Floats
 
 # A regressor that instruments explain up to this share of its variance is one of them.
 EXOGENOUS_RTOL = 1e-10

@@ -16,9 +16,10 @@ from sklearn.utils.validation import _check_sample_weight
 from finetti.attention.random_features.random_feature_attention import RandomFeatureAttention
 from finetti.core.errors import InputError, warn_user
 from finetti.core.precision import float64
-from finetti.estimators.chunks import Chunk, Chunks, LocalChunks
-from finetti.estimators.learned_norms import LearnedNorms
-from finetti.estimators.ridge import (
+from finetti.estimators.random_features.dask_blocks import Chunk, Chunks, LocalChunks
+from finetti.estimators.random_features.gram_sums import GramSums, RowSums
+from finetti.estimators.random_features.learned_norms import LearnedNorms
+from finetti.estimators.ridge_system import (
     Floats,
     RidgePath,
     RidgeRule,
@@ -28,15 +29,14 @@ from finetti.estimators.ridge import (
     choose,
     decompose_rows,
 )
-from finetti.estimators.set_models import SetModel
-from finetti.estimators.sets import (
+from finetti.estimators.sets.set_models import SetModel
+from finetti.estimators.sets.token_sets import (
     TokenSets,
     in_precision,
     in_precision_of,
     mean_weights,
     read_sets,
 )
-from finetti.estimators.sums import GramSums, RowSums
 
 CHUNK_ROWS = 1024  # whose features are in memory at once, where there are more rows than features
 

@@ -10,7 +10,15 @@ from sklearn.utils.validation import check_array, check_consistent_length
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.numbers import as_norm, as_whole
 from finetti.estimators.evidence import by_likelihood
-from finetti.estimators.first_stage import (
+from finetti.estimators.gram_matrices import (
+    cross_gram,
+    default_kernel,
+    gram,
+    in_float64,
+    median_distance,
+    padding,
+)
+from finetti.estimators.instruments.first_stage import (
     RANK_TOL,
     Strength,
     centered_features,
@@ -19,23 +27,15 @@ from finetti.estimators.first_stage import (
     standardized,
     strength,
 )
-from finetti.estimators.grams import (
-    cross_gram,
-    default_kernel,
-    gram,
-    in_float64,
-    median_distance,
-    padding,
-)
 from finetti.estimators.memory import DECOMPOSITION_MATRICES, check_square_matrices
-from finetti.estimators.ridge import (
+from finetti.estimators.ridge_system import (
     Floats,
     RidgePath,
     choose,
     decompose_gram,
     ridge_grid,
 )
-from finetti.estimators.tables import TableModel
+from finetti.estimators.table_models import TableModel
 from finetti.estimators.targets import numbers
 from finetti.estimators.undo import all_or_nothing
 from finetti.kernels.kernel import Kernel, check_kernel

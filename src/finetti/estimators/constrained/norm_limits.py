@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from finetti.core.numbers import smallest_of
-from finetti.estimators.ridge import Floats
+from finetti.estimators.ridge_system import Floats
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from sklearn.utils.validation import _check_sample_weight, check_consistent_leng
 
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.numbers import as_positive
-from finetti.estimators.ridge import Floats, RidgePath
-from finetti.estimators.sets import TokenSets, read_sets
+from finetti.estimators.ridge_system import Floats, RidgePath
+from finetti.estimators.sets.token_sets import TokenSets, read_sets
 from finetti.estimators.targets import at_least_two, classes_in, classes_of, numbers, signs
 from finetti.estimators.undo import all_or_nothing
 

@@ -22,7 +22,7 @@ from finetti.core.errors import InputError, bad_argument, warn_user
 from finetti.core.numbers import as_positive, as_whole
 from finetti.core.precision import float64
 from finetti.core.solves import diagonal_floor
-from finetti.estimators.grams import (
+from finetti.estimators.gram_matrices import (
     cross_gram,
     default_kernel,
     diagonal,
@@ -30,10 +30,15 @@ from finetti.estimators.grams import (
     in_float64,
     padding,
 )
-from finetti.estimators.hyperparameters import Hyperparameters, Observations, ridge_of, search
+from finetti.estimators.kernel_regression.gp_hyperparameters import (
+    Hyperparameters,
+    Observations,
+    ridge_of,
+    search,
+)
 from finetti.estimators.memory import DECOMPOSITION_MATRICES, check_square_matrices
-from finetti.estimators.ridge import Floats
-from finetti.estimators.tables import TableModel
+from finetti.estimators.ridge_system import Floats
+from finetti.estimators.table_models import TableModel
 from finetti.estimators.targets import at_least_two, classes_in, classes_of, numbers, signs
 from finetti.estimators.undo import all_or_nothing
 from finetti.kernels.kernel import Kernel, check_kernel

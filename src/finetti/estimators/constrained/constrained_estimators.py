@@ -13,21 +13,21 @@ from finetti.attention.random_features.random_feature_attention import RandomFea
 from finetti.attention.random_features.random_heads import Activation
 from finetti.core.errors import warn_user
 from finetti.core.numbers import as_positive, as_whole, largest_of
-from finetti.estimators.constrained import minimize_constrained
-from finetti.estimators.constrained_risk import ConstrainedRisk
-from finetti.estimators.learned_norms import LearnedNorms
-from finetti.estimators.losses import check_loss
-from finetti.estimators.norm_limits import BlockLimits
-from finetti.estimators.random_features import (
+from finetti.estimators.constrained.constrained_risk import ConstrainedRisk
+from finetti.estimators.constrained.constrained_solver import minimize_constrained
+from finetti.estimators.constrained.losses import check_loss
+from finetti.estimators.constrained.norm_limits import BlockLimits
+from finetti.estimators.random_features.feature_ridge import (
     draw_heads,
     drawn,
     features_of,
     outputs_of,
     over_chunks,
 )
-from finetti.estimators.ridge import Floats
-from finetti.estimators.set_models import SetModel, SetRegressor, SignClassifier
-from finetti.estimators.sets import TokenSets, in_precision_of
+from finetti.estimators.random_features.learned_norms import LearnedNorms
+from finetti.estimators.ridge_system import Floats
+from finetti.estimators.sets.set_models import SetModel, SetRegressor, SignClassifier
+from finetti.estimators.sets.token_sets import TokenSets, in_precision_of
 
 WORSE = 1.01  # times the loss of the mean: what chance and rounding do not explain
 

@@ -10,11 +10,11 @@ from finetti.attention.random_features.infinite_heads import InfiniteHeadKernel
 from finetti.attention.random_features.infinite_mlp import InfiniteMLPKernel
 from finetti.core.errors import bad_argument
 from finetti.display.progress import Progress, late_progress
-from finetti.estimators.learned_norms import LearnedNorms
 from finetti.estimators.memory import DECOMPOSITION_MATRICES, check_square_matrices
-from finetti.estimators.ridge import Floats, check_ridge, choose, decompose_gram, ridge_grid
-from finetti.estimators.set_models import SetRegressor
-from finetti.estimators.sets import TokenSets, in_precision_of, mean_weights
+from finetti.estimators.random_features.learned_norms import LearnedNorms
+from finetti.estimators.ridge_system import Floats, check_ridge, choose, decompose_gram, ridge_grid
+from finetti.estimators.sets.set_models import SetRegressor
+from finetti.estimators.sets.token_sets import TokenSets, in_precision_of, mean_weights
 
 
 class AttentionKernelRegressor(SetRegressor):

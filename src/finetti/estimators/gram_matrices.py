@@ -8,7 +8,7 @@ import numpy as np
 import scipy.spatial.distance
 
 from finetti.core.precision import float64
-from finetti.estimators.ridge import Floats
+from finetti.estimators.ridge_system import Floats
 from finetti.kernels.kernel import Kernel
 from finetti.kernels.precision import in_float64 as in_float64
 from finetti.kernels.rbf import RBF

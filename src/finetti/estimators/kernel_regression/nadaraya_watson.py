@@ -16,9 +16,9 @@ from finetti.display.card import Card
 from finetti.display.charts.line_charts import line_chart
 from finetti.display.displayable import Displayable
 from finetti.display.progress import Progress, late_progress
-from finetti.estimators.grams import chunks, in_float64, median_distance, padding
-from finetti.estimators.ridge import Floats
-from finetti.estimators.tables import TableModel
+from finetti.estimators.gram_matrices import chunks, in_float64, median_distance, padding
+from finetti.estimators.ridge_system import Floats
+from finetti.estimators.table_models import TableModel
 from finetti.estimators.targets import numbers
 from finetti.estimators.undo import all_or_nothing
 from finetti.kernels.kernel import Kernel, check_kernel

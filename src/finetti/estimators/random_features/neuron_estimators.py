@@ -4,8 +4,8 @@ from typing import Any
 
 from finetti.attention.random_features.random_feature_mlp import RandomFeatureMLP
 from finetti.core.errors import InputError
-from finetti.estimators.chunked_models import ChunkedRegressor
-from finetti.estimators.sets import TokenSets
+from finetti.estimators.random_features.chunked_models import ChunkedRegressor
+from finetti.estimators.sets.token_sets import TokenSets
 
 
 class RandomFeatureMLPRegressor(ChunkedRegressor):
