@@ -23,7 +23,7 @@ from finetti.core.errors import InputError
 from finetti.core.precision import float64
 from finetti.estimators import ConditionalMeanClassifier, ConditionalMeanRegressor
 from finetti.estimators.gram_matrices import padding
-from finetti.estimators.kernel_regression.weighted_kernel import WeightedKernel
+from finetti.estimators.kernel_regression.gp_hyperparameters import WeightedKernel
 from finetti.kernels import RBF, Linear, Matern
 
 RNG = np.random.default_rng(0)

@@ -245,7 +245,7 @@ def test_a_grid_of_ridges_that_is_given_is_what_is_searched(model):
     best = clone(model).set_params(ridge="loo").fit(X, Y).ridge_
     grid = [1e6 * best, best, best / 1e6]
     found = clone(model).set_params(ridge="loo", ridges=grid).fit(X, Y)
-    assert found.ridge_path_.ridges.tolist() == grid[::-1]
+    assert found.ridge_path_.values.tolist() == grid[::-1]
     assert found.ridge_ == best
     for wrong in ([], [0.1, 0.0], [np.nan], [[0.1]]):
         with pytest.raises(InputError, match=r"`ridges`.*a list of finite numbers > 0"):

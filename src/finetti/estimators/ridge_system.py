@@ -11,27 +11,20 @@ h_i is the leverage of row i, the intercept's share included.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
 
 from finetti.core.errors import bad_argument, warn_user
 from finetti.core.numbers import as_norm
-from finetti.display.card import Card
-from finetti.display.charts.line_charts import line_chart
-from finetti.display.displayable import Displayable
+from finetti.estimators.criterion_path import Criterion, CriterionPath
 
 Floats = NDArray[np.float64]
-RidgeMethod = Literal["loo", "gcv"]
-TITLES = {"loo": "LOO", "gcv": "GCV", "marginal_likelihood": "marginal likelihood"}
 
 GRID_SIZE = 19
 GRID_RANGE = 1e-7, 1e2  # times the mean squared length of a centered row
-FLAT_RTOL = 1e-3  # a criterion that changes by less from one ridge to the next does not decide
 # Singular values below this times the number of rows or columns, and times the size of the features
 # before they are centered, are rounding of zero.
 RANK_RTOL = 4 * np.finfo(np.float64).eps
@@ -41,66 +34,6 @@ FEATURE_UNITS = 8
 # fell on one direction; in fact it is spread over all, and answers are some hundred times better.
 SQUARED_RTOL = 1e-3
 DOUBLE_UNIT, SINGLE_UNIT = 2.0**-53, 2.0**-24
-
-
-@dataclass(frozen=True)
-class RidgePath(Displayable):
-    """The criterion (smaller is better) at every ridge of the grid, and which one was chosen."""
-
-    method: RidgeMethod | Literal["marginal_likelihood"]
-    ridges: Floats
-    criterion: Floats
-
-    @cached_property
-    def best(self) -> int:
-        """Where the criterion is least; of equal ones the largest ridge."""
-        criterion = np.where(np.isnan(self.criterion), np.inf, self.criterion)
-        return int(np.flatnonzero(criterion <= criterion.min())[-1])
-
-    @property
-    def ridge(self) -> float:
-        """The chosen one."""
-        return float(self.ridges[self.best])
-
-    @property
-    def at_edge(self) -> bool:
-        """Whether a ridge beyond the grid may be better."""
-        return self.best in (0, len(self.ridges) - 1)
-
-    def warn_at_edge(self, owner: str) -> None:
-        """Warn where the curve still falls at an end of the grid; two ridges are nothing but ends.
-
-        A curve that is flat there, as of constant targets, does not fall.
-        """
-        beside = {0: 1, len(self.ridges) - 1: -2}.get(self.best)
-        if beside is None or len(self.ridges) < 3:
-            return
-        value, neighbor = self.criterion[self.best], self.criterion[beside]
-        if neighbor > value + FLAT_RTOL * abs(value):
-            end = "smallest" if self.best == 0 else "largest"
-            warn_user(
-                f"The best ridge of {owner} is the {end} of its grid, {self.ridge:.3g}: one beyond "
-                "may be better. Give `ridges` that reach further, or a number as `ridge`.",
-                ConvergenceWarning,
-            )
-
-    def plot(self) -> dict[str, Any]:
-        """The curve as a Vega-Lite chart."""
-        records = [
-            {"ridge": ridge, "criterion": value}
-            for ridge, value in zip(self.ridges.tolist(), self.criterion.tolist(), strict=True)
-        ]
-        return line_chart(
-            records, "ridge", "criterion", log_x=True, title=f"Ridge by {TITLES[self.method]}"
-        )
-
-    def __card__(self) -> Card:
-        edge = "The best ridge lies at the edge of the grid: give `ridges` that reach further."
-        return Card(
-            title=f"Ridge by {TITLES[self.method]}",
-            fields=(("ridge", self.ridge), ("criterion", float(self.criterion[self.best]))),
-            notes=(edge,) if self.at_edge else (),
-        )
 
 
 @dataclass(frozen=True)
@@ -172,16 +105,34 @@ class RidgeSystem:
         with np.errstate(divide="ignore", invalid="ignore"):
             return n_rows * squares / left**2
 
+    def marginal_likelihood(self, ridges: Floats) -> Floats:
+        """−log p(y | λ) of every ridge, up to a constant, the targets together.
+
+        Noise of variance σ² and coefficients of variance σ²/λ; σ² is at its best, which leaves,
+        with m rows beside the intercept,
+
+            ½ m log Σ_k λ/(S_k² + λ) (u_kᵀb)² + ½ Σ_k log(1 + S_k²/λ)
+
+        Unlike leave-one-out it also sees how unlikely wild coefficients are that the rows do not
+        show.
+        """
+        shrink = _shrinkage(self.eigenvalues, ridges)
+        squares = self.scores.T**2 @ shrink + self.rest[:, None]  # (t, ridges)
+        freedom = max(self.means.n_rows - self.means.has_intercept, 1)
+        with np.errstate(divide="ignore"):
+            fit = 0.5 * freedom * np.log(squares).sum(axis=0)
+        return fit - 0.5 * len(squares) * np.log(shrink).sum(axis=0)
+
     def loo(self, ridges: Floats, rows: "Iterable[Rows]") -> Floats:
         """Mean squared error of every ridge where each row is predicted from all others, exactly.
 
         Rows of one context may come in parts. ∞ where a row alone decides a coefficient.
         """
-        total, weight = self.loo_sums(ridges, rows)
-        return total / weight
+        *totals, weight = self.loo_sums(ridges, rows)
+        return np.array(totals) / weight
 
-    def loo_sums(self, ridges: Floats, rows: "Iterable[Rows]") -> tuple[Floats, float]:
-        """The numerator of `loo` over some of the rows, and their weight."""
+    def loo_sums(self, ridges: Floats, rows: "Iterable[Rows]") -> Floats:
+        """The numerators of `loo` over some of the rows, and their weight: (ridges + 1,)."""
         shrink = _shrinkage(self.eigenvalues, ridges)
         explained = 1 - shrink
         # What U leaves is a sum over U where U reaches all rows, and else 1 less what it explains:
@@ -200,7 +151,7 @@ class RidgeSystem:
                     errors = np.where(residual == 0, 0.0, residual / left)
                 total += np.sum(errors**2, axis=0) / part.targets.shape[1]
             weight += part.weight
-        return total, weight
+        return np.append(total, weight)
 
 
 @dataclass(frozen=True)
@@ -232,12 +183,12 @@ def decompose_rows(
     weights: Any = None,
     *,
     has_intercept: bool = True,
-    least_ridge: float = 0.0,
+    rule: "RidgeRule | None" = None,
 ) -> tuple[RidgeSystem, Rows]:
     """The system of rows in memory, and those rows.
 
-    Rows of weight 0 do not count. AAᵀ or AᵀA, whichever is smaller, is decomposed where
-    ``least_ridge`` allows its rounding; else A itself, whose singular values keep their digits.
+    Rows of weight 0 do not count. AAᵀ or AᵀA, whichever is smaller, is decomposed where all ridges
+    of ``rule`` allow its rounding; else A itself, whose singular values keep their digits.
     What is rounding of the features is judged by the precision in which they are given.
 
     >>> system, rows = decompose_rows([[0.0], [1.0], [2.0]], [[0.0], [1.0], [2.0]])
@@ -256,7 +207,7 @@ def decompose_rows(
         feature_mean, target_mean = weights @ features / total, weights @ targets / total
     roots = np.sqrt(weights)[:, None]
     matrix, right = roots * (features - feature_mean), roots * (targets - target_mean)
-    left, values, vectors = _singular(matrix, roots if has_intercept else None, least_ridge)
+    left, values, vectors = _singular(matrix, roots if has_intercept else None, rule)
     scores = left.T @ right
     rest = np.sum((right - left @ scores) ** 2, axis=0)
     means = Means(len(features), has_intercept, feature_mean, target_mean)
@@ -267,11 +218,12 @@ def decompose_rows(
 
 
 def _singular(
-    matrix: Floats, null: Floats | None, least_ridge: float
+    matrix: Floats, null: Floats | None, rule: "RidgeRule | None"
 ) -> tuple[Floats, Floats, Floats]:
     """U (n, r), S in decreasing order, W (p, r); ``null`` (n, 1) is the intercept's direction."""
     trace = float(np.sum(matrix**2))
-    if not squares_serve(trace, least_ridge):
+    least_ridge = 0.0 if rule is None else float(rule.grid(trace / len(matrix)).min())
+    if least_ridge < least_ridge_of_squares(trace):
         left, values, transposed = scipy.linalg.svd(matrix, full_matrices=False, check_finite=False)
         return left, values, transposed.T
     # Where U may reach all rows it must be orthonormal to the last column, as eigenvectors are.
@@ -296,6 +248,12 @@ def _eigen_beside(
     return values[1:], basis[:, 1:]
 
 
+def center_gram(gram: Floats, shares: Floats) -> Floats:
+    """Products of features about their mean, that of rows with these shares."""
+    mean = gram @ shares
+    return gram - mean[:, None] - mean + shares @ mean
+
+
 def decompose_gram(
     gram: Floats, targets: Floats, weights: Any = None, *, has_intercept: bool = True
 ) -> tuple[RidgeSystem, Rows]:
@@ -316,7 +274,7 @@ def decompose_gram(
     mean, target_mean = gram @ share, share @ targets
     counted = weights > 0
     roots = np.sqrt(weights[counted])[:, None]
-    centered = (gram - mean[:, None] - mean + share @ mean)[np.ix_(counted, counted)]
+    centered = center_gram(gram, share)[np.ix_(counted, counted)]
     matrix = roots * centered * roots.T
     values, left = _eigen_beside(matrix, roots if has_intercept else None)
     size = float(np.linalg.norm(roots * gram[np.ix_(counted, counted)] * roots.T))
@@ -345,9 +303,9 @@ def gram_eigen(gram: Floats, rounding: float | None = None) -> tuple[Floats, Flo
     return np.sqrt(np.where(squares > rounding, squares, 0.0)), basis
 
 
-def squares_serve(trace: float, least_ridge: float, unit: float = DOUBLE_UNIT) -> bool:
-    """Whether rounding of AᵀA, a unit of its trace at most, is small beside every ridge."""
-    return unit * trace <= SQUARED_RTOL * least_ridge
+def least_ridge_of_squares(trace: float, unit: float = DOUBLE_UNIT) -> float:
+    """The least ridge beside which rounding of AᵀA, a unit of its trace at most, is small."""
+    return unit * trace / SQUARED_RTOL
 
 
 def unit_of(numbers: Any) -> float:
@@ -387,12 +345,62 @@ def system_of(
     return system, kept
 
 
-def choose(
-    system: RidgeSystem, method: RidgeMethod, rows: Iterable[Rows], ridges: Floats
-) -> RidgePath:
-    """The criterion over the grid."""
-    criterion = system.gcv(ridges) if method == "gcv" else system.loo(ridges, rows)
-    return RidgePath(method, ridges, criterion)
+@dataclass(frozen=True)
+class RidgeRule:
+    """How the ridge is found: a number, or the best of a grid by a criterion."""
+
+    method: float | Criterion
+    ridges: Any
+    owner: str
+
+    @classmethod
+    def of(cls, estimator: Any, *criteria: Criterion) -> "RidgeRule":
+        """What the arguments ``ridge`` and ``ridges`` of an estimator say, checked."""
+        owner, method = type(estimator).__name__, estimator.ridge
+        if not isinstance(method, str):
+            method = as_norm(method, "ridge", owner)
+        elif method not in criteria:
+            names = " or ".join(f'"{each}"' for each in criteria)
+            wanted = f"a number ≥ 0{',' if len(criteria) > 1 else ' or'} {names}"
+            raise bad_argument("ridge", owner, wanted, repr(method))
+        return cls(method, estimator.ridges, owner)
+
+    def grid(self, mean_square: float, least: float = 0.0) -> Floats:
+        """All ridges in question, where centered rows have this mean squared length.
+
+        Those of a grid below the ``least`` one that can be resolved are left out.
+        """
+        if not isinstance(self.method, str):
+            return np.array([self.method])
+        grid = ridge_grid(mean_square, self.ridges, self.owner)
+        if grid[0] < least and self.ridges is not None:
+            warn_user(
+                f"{self.owner} adds up products of features, which resolve ridges from "
+                f"{least:.3g} on: smaller ones of `ridges` are left out."
+            )
+        return grid[grid >= least] if grid[-1] >= least else np.array([least])
+
+    def choose(
+        self, system: RidgeSystem, rows: Iterable[Rows] = ()
+    ) -> tuple[float, CriterionPath | None]:
+        """The ridge, and the curve that it was chosen by."""
+        if not isinstance(self.method, str):
+            return self.method, None
+        grid = self.grid(float(system.eigenvalues.sum()) / system.means.n_rows)
+        path = ridge_path(system, self.method, grid, rows)
+        path.warn_at_edge(self.owner)
+        return path.value, path
+
+
+def ridge_path(
+    system: RidgeSystem, method: Criterion, ridges: Floats, rows: Iterable[Rows] = ()
+) -> CriterionPath:
+    """The criterion over the grid; ``rows`` are needed for leave-one-out."""
+    if method == "loo":
+        criterion = system.loo(ridges, rows)
+    else:
+        criterion = system.gcv(ridges) if method == "gcv" else system.marginal_likelihood(ridges)
+    return CriterionPath("ridge", method, ridges, criterion)
 
 
 def ridge_grid(mean_square: float, ridges: Any, owner: str) -> Floats:
@@ -403,27 +411,3 @@ def ridge_grid(mean_square: float, ridges: Any, owner: str) -> Floats:
     if grid.ndim != 1 or not grid.size or not (np.isfinite(grid) & (grid > 0)).all():
         raise bad_argument("ridges", owner, "a list of finite numbers > 0", repr(ridges))
     return grid
-
-
-@dataclass(frozen=True)
-class RidgeRule:
-    """How the ridge is found: a number, or the best of a grid by a criterion."""
-
-    method: float | RidgeMethod
-    ridges: Any
-    owner: str
-
-    def grid(self, mean_square: float) -> Floats:
-        """All ridges in question, where centered rows have this mean squared length."""
-        if isinstance(self.method, str):
-            return ridge_grid(mean_square, self.ridges, self.owner)
-        return np.array([self.method])
-
-
-def check_ridge(ridge: Any, owner: str) -> float | RidgeMethod:
-    """A number ≥ 0, "loo" or "gcv"."""
-    if isinstance(ridge, str):
-        if ridge not in ("loo", "gcv"):
-            raise bad_argument("ridge", owner, 'a number ≥ 0, "loo" or "gcv"', repr(ridge))
-        return ridge
-    return as_norm(ridge, "ridge", owner)

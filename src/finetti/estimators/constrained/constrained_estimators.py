@@ -4,7 +4,6 @@ import abc
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-import jax
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
@@ -13,21 +12,21 @@ from finetti.attention.random_features.random_feature_attention import RandomFea
 from finetti.attention.random_features.random_heads import Activation
 from finetti.core.errors import warn_user
 from finetti.core.numbers import as_positive, as_whole, largest_of
-from finetti.estimators.constrained.constrained_risk import ConstrainedRisk
-from finetti.estimators.constrained.constrained_solver import minimize_constrained
+from finetti.estimators.constrained.constrained_solver import ConstrainedRisk, minimize_constrained
 from finetti.estimators.constrained.losses import check_loss
 from finetti.estimators.constrained.norm_limits import BlockLimits
 from finetti.estimators.random_features.feature_ridge import (
     draw_heads,
     drawn,
     features_of,
-    outputs_of,
+    outputs,
     over_chunks,
+    with_values,
 )
 from finetti.estimators.random_features.learned_norms import LearnedNorms
 from finetti.estimators.ridge_system import Floats
 from finetti.estimators.sets.set_models import SetModel, SetRegressor, SignClassifier
-from finetti.estimators.sets.token_sets import TokenSets, in_precision_of
+from finetti.estimators.sets.token_sets import TokenSets
 
 WORSE = 1.01  # times the loss of the mean: what chance and rounding do not explain
 
@@ -87,34 +86,33 @@ class _Constrained(SetModel):
     def _loss_name(self) -> str:
         """Which of `losses`."""
 
-    def _fit(self, sets: TokenSets, targets: Floats, weights: Floats) -> None:
+    def _fit(self, sets: TokenSets, targets: Floats, weights: Floats | None) -> None:
         owner = type(self).__name__
-        loss = check_loss(
-            self._loss_name, self.losses, as_positive(self.width, "width", owner), owner
+        n_heads, width = (
+            as_whole(self.n_heads, "n_heads", owner),
+            as_positive(self.width, "width", owner),
+        )
+        tol, max_iter = (
+            as_positive(self.tol, "tol", owner),
+            as_whole(self.max_iter, "max_iter", owner),
         )
         norm_sum = as_positive(self.norm_sum, "norm_sum", owner)
         square_sum = 10 * norm_sum**2
         if self.square_sum is not None:
             square_sum = as_positive(self.square_sum, "square_sum", owner)
-        n_heads = as_whole(self.n_heads, "n_heads", owner)
         limits = BlockLimits(norm_sum, (square_sum / n_heads) ** 0.5)
-        model = drawn(self, sets)
-        parts = [part.astype(np.float64) for _, part in over_chunks(features_of, model, sets)]
+        loss = check_loss(self._loss_name, self.losses, width, owner)
+        heads = drawn(self, sets)
+        parts = [part.astype(np.float64) for _, part in over_chunks(features_of, heads, sets)]
         # f has no 1/M in front, Φ has M^(−1/2).
         features = np.concatenate(parts) * n_heads**0.5
-        columns = targets.reshape(len(targets), -1)
-        shares = weights / weights.sum()
-        tol, max_iter = (
-            as_positive(self.tol, "tol", owner),
-            as_whole(self.max_iter, "max_iter", owner),
-        )
-        risks = [
-            ConstrainedRisk(features, column, shares, loss, limits, self.n_heads)
-            for column in columns.T
-        ]
-        found = [
-            minimize_constrained(risk, tol=tol, max_iter=max_iter, name=owner) for risk in risks
-        ]
+        weights = np.ones(len(targets)) if weights is None else weights
+        found = []
+        for column in targets.reshape(len(targets), -1).T:
+            risk = ConstrainedRisk(features, column, weights / weights.sum(), loss, limits, n_heads)
+            minimum = minimize_constrained(risk, tol=tol, max_iter=max_iter, name=owner)
+            self._compare_with_mean(minimum.objective, risk.value_of_mean())
+            found.append(minimum)
         self.gap_ = largest_of(each.gap for each in found)
         self.n_iter_ = max(each.n_iter for each in found)
         self.objective_ = sum(each.objective for each in found) / len(found)
@@ -123,25 +121,20 @@ class _Constrained(SetModel):
             largest_of(float(each.sum()) for each in lengths),
             norm_sum,
             largest_of(float(each @ each) for each in lengths),
-            square_sum / self.n_heads,
+            square_sum / n_heads,
         )
-        if self.gap_ > self.tol:
+        if self.gap_ > tol:
             warn_user(
                 f"{owner} stopped after {self.n_iter_} iterations with a duality gap of "
                 f"{self.gap_:.1e}, more than tol = {self.tol:g}: the mean loss is at most that "
-                "much above the least one. Lower `norm_sum`, or raise `max_iter`.",
+                "much above the least one. Lower `norm_sum`, raise `max_iter`, or scale the "
+                "columns.",
                 ConvergenceWarning,
             )
-        for risk, minimum in zip(risks, found, strict=True):
-            self._compare_with_mean(minimum.objective, risk.value_of_mean())
         values = np.stack([each.blocks for each in found], axis=2)
         values = values[:, :, 0] if targets.ndim == 1 else values
         self.norms_ = LearnedNorms.of_values(values, 2)
-        with in_precision_of(sets):
-            # As NumPy arrays: those of JAX lose float64 in a pickle.
-            self.model_ = jax.tree.map(
-                np.asarray, model.with_values(values.astype(sets.keys.dtype))
-            )
+        self.model_ = with_values(heads, values)
 
     def _compare_with_mean(self, objective: float, of_mean: float) -> None:
         """Warn where the mean of the targets, which is outside the class, would fit better."""
@@ -159,8 +152,7 @@ class _Constrained(SetModel):
         return draw_heads(self, key, sets)
 
     def _predict(self, sets: TokenSets) -> NDArray[Any]:
-        parts = [part.astype(np.float64) for _, part in over_chunks(outputs_of, self.model_, sets)]
-        return np.concatenate(parts)
+        return outputs(self.model_, sets)
 
 
 class ConstrainedAttentionRegressor(SetRegressor, _Constrained):

@@ -41,15 +41,6 @@ class Loss:
             return -targets * expit(-margins)
         return -targets * np.clip((1 - margins) / self.width, 0.0, 1.0)
 
-    def curvatures(self, outputs: Floats, targets: Floats) -> Floats:
-        """∂²l/∂f², one-sided where it jumps."""
-        if self.name == "huber":
-            return (np.abs(outputs - targets) <= self.width) / self.width
-        margins = outputs * targets
-        if self.name == "logistic":
-            return expit(margins) * expit(-margins)
-        return ((margins <= 1) & (margins >= 1 - self.width)) / self.width
-
 
 def check_loss(name: str, known: tuple[str, ...], width: float, owner: str) -> Loss:
     """The loss of this name."""

@@ -7,7 +7,7 @@ import scipy.linalg
 from sklearn.model_selection import KFold
 
 from finetti.core.errors import InputError
-from finetti.estimators.ridge_system import Floats
+from finetti.estimators.ridge_system import Floats, center_gram
 
 # A regressor that instruments explain up to this share of its variance is one of them.
 EXOGENOUS_RTOL = 1e-10
@@ -53,9 +53,7 @@ def out_of_fold(regressors: Floats, instruments: Floats, weights: Floats, parts:
 
 def centered_features(gram: Floats, weights: Floats) -> Floats:
     """φ(x_i) − φ̄ in coordinates, shape (n, r): their products are those of the centered Gram."""
-    share = weights / weights.sum()
-    mean = gram @ share
-    values, basis = scipy.linalg.eigh(gram - mean[:, None] - mean + share @ mean)
+    values, basis = scipy.linalg.eigh(center_gram(gram, weights / weights.sum()))
     kept = values > FEATURE_RTOL * values.max()
     return basis[:, kept] * np.sqrt(values[kept])
 

@@ -4,12 +4,11 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import scipy.linalg
-from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_array, check_consistent_length
 
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.numbers import as_norm, as_whole
-from finetti.estimators.evidence import by_likelihood
+from finetti.estimators.criterion_path import CriterionPath
 from finetti.estimators.gram_matrices import (
     cross_gram,
     default_kernel,
@@ -30,14 +29,13 @@ from finetti.estimators.instruments.first_stage import (
 from finetti.estimators.memory import DECOMPOSITION_MATRICES, check_square_matrices
 from finetti.estimators.ridge_system import (
     Floats,
-    RidgePath,
-    choose,
+    RidgeRule,
     decompose_gram,
     ridge_grid,
+    ridge_path,
 )
 from finetti.estimators.table_models import TableModel
-from finetti.estimators.targets import numbers
-from finetti.estimators.undo import all_or_nothing
+from finetti.estimators.targets import MultiTargetMixin, regression_targets
 from finetti.kernels.kernel import Kernel, check_kernel
 from finetti.kernels.rbf import RBF
 
@@ -45,7 +43,7 @@ from finetti.kernels.rbf import RBF
 WIDTHS = np.geomspace(0.05, 2.0, 8)
 
 
-class InstrumentalRegressor(RegressorMixin, TableModel):
+class InstrumentalRegressor(MultiTargetMixin, TableModel):
     """Two-stage regression: the effect g of x on y where noise moves both, by instruments z.
 
     y = g(x) + ε,  E[ε | z] = 0,  so that  E[y | z] = E[g(x) | z]              (B.3), zhang2022
@@ -106,7 +104,7 @@ class InstrumentalRegressor(RegressorMixin, TableModel):
     coef_: Floats
     standard_errors_: Floats
     dual_coef_: Floats
-    ridge_path_: RidgePath | None
+    ridge_path_: CriterionPath | None
 
     def __init__(
         self,
@@ -129,14 +127,13 @@ class InstrumentalRegressor(RegressorMixin, TableModel):
         self.weakest_f = weakest_f
         self.random_state = random_state
 
-    @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, instruments: Any = None) -> Self:
         """Fit to ``X`` (n, p), targets ``y`` (n,) or (n, t), and ``instruments`` (n, q) or (n,)."""
         owner = type(self).__name__
         if self.model not in ("linear", "kernel"):
             raise bad_argument("model", owner, '"linear" or "kernel"', repr(self.model))
         table = self._table(X)
-        targets, weights = numbers(self, X, y), self._weights(table, sample_weight)
+        targets, weights = regression_targets(self, X, y), self._weights(table, sample_weight)
         counted = weights > 0
         z = None if instruments is None else self._instruments(instruments, table)[counted]
         table, targets, weights = table[counted], targets[counted], weights[counted]
@@ -201,9 +198,7 @@ class InstrumentalRegressor(RegressorMixin, TableModel):
 
     def _fit_kernel(self, x: Floats, y: Floats, weights: Floats, z: Floats | None) -> None:
         owner = type(self).__name__
-        if isinstance(self.ridge, str) and self.ridge != "marginal_likelihood":
-            wanted = 'a number ≥ 0 or "marginal_likelihood"'
-            raise bad_argument("ridge", owner, wanted, repr(self.ridge))
+        rule = RidgeRule.of(self, "marginal_likelihood")
         if self.kernel is not None:
             check_kernel(self.kernel, owner)
         # Those of a decomposition, and a Gram matrix of the instruments at each lengthscale.
@@ -217,14 +212,7 @@ class InstrumentalRegressor(RegressorMixin, TableModel):
         else:
             reading = self._reading(x, matrix, z, weights)
         system, _ = decompose_gram(reading @ matrix @ reading.T, y, weights)
-        self.ridge_path_ = None
-        if isinstance(self.ridge, str):
-            mean_square = float(system.eigenvalues.sum()) / len(x)
-            self.ridge_path_ = by_likelihood(system, ridge_grid(mean_square, self.ridges, owner))
-            self.ridge_path_.warn_at_edge(owner)
-            self.ridge_ = self.ridge_path_.ridge
-        else:
-            self.ridge_ = as_norm(self.ridge, "ridge", owner)
+        self.ridge_, self.ridge_path_ = rule.choose(system)
         dual = system.coefficients(self.ridge_)
         self.intercept_ = system.intercept(dual)
         self.dual_coef_ = reading.T @ dual
@@ -244,10 +232,10 @@ class InstrumentalRegressor(RegressorMixin, TableModel):
         for matrix in grams:
             system, rows = decompose_gram(matrix, features, weights, has_intercept=False)
             grid = ridge_grid(float(system.eigenvalues.sum()) / len(z), None, owner)
-            paths.append(choose(system, "loo", [rows], grid))
+            paths.append(ridge_path(system, "loo", grid, [rows]))
         best = int(np.argmin([path.criterion[path.best] for path in paths]))
         self.instrument_kernel_, self.first_stage_path_ = kernels[best], paths[best]
-        matrix, noise = grams[best], paths[best].ridge / weights
+        matrix, noise = grams[best], paths[best].value / weights
         reading, explained = np.zeros_like(matrix), np.zeros_like(x)
         for fitted, predicted in self._folds(len(z)):
             own = matrix[np.ix_(fitted, fitted)] + np.diag(noise[fitted])
@@ -288,8 +276,3 @@ class InstrumentalRegressor(RegressorMixin, TableModel):
                 "instruments or more rows, or lower `weakest_f`."
             )
         return found
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags

@@ -4,15 +4,15 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import Array
 
 from finetti.attention.cme.fit import fit_kernel
 from finetti.attention.cme.ridge import choose_ridge
 from finetti.core.precision import float64
 from finetti.display.progress import late_progress
 from finetti.estimators.gram_matrices import in_float64, padding
-from finetti.estimators.kernel_regression.weighted_kernel import WeightedKernel
 from finetti.estimators.ridge_system import Floats
-from finetti.kernels.kernel import Kernel
+from finetti.kernels.kernel import Kernel, WrappedKernel
 
 
 class Hyperparameters(NamedTuple):
@@ -30,6 +30,30 @@ class Observations(NamedTuple):
     table: Floats
     values: Floats
     roots: Floats
+
+
+class WeightedKernel(WrappedKernel):
+    """K((x, r), (y, s)) = r s K₁(x, y), with r and s > 0 the last coordinate of the tokens.
+
+    N(v; 0, K₁ + λ/r²) = N(r v; 0, r K₁ r + λ) Π r: values multiplied by r have the same noise.
+    """
+
+    def feature_dimension(self, d: int) -> int | None:
+        """That of the part."""
+        return self.part.feature_dimension(d - 1)
+
+    def _gram(self, xs: Array, ys: Array) -> Array:
+        return _products(xs, ys) * self.part._gram(xs[:, :-1], ys[:, :-1])
+
+    def _own_gram(self, xs: Array) -> Array:
+        return _products(xs, xs) * self.part._own_gram(xs[:, :-1])
+
+    def _features(self, xs: Array) -> Array:
+        return xs[:, -1:] * self.part._features(xs[:, :-1])
+
+
+def _products(xs: Array, ys: Array) -> Array:
+    return xs[:, -1:] * ys[None, :, -1]
 
 
 def search(

@@ -39,8 +39,13 @@ from finetti.estimators.kernel_regression.gp_hyperparameters import (
 from finetti.estimators.memory import DECOMPOSITION_MATRICES, check_square_matrices
 from finetti.estimators.ridge_system import Floats
 from finetti.estimators.table_models import TableModel
-from finetti.estimators.targets import at_least_two, classes_in, classes_of, numbers, signs
-from finetti.estimators.undo import all_or_nothing
+from finetti.estimators.targets import (
+    MultiTargetMixin,
+    decode_classes,
+    encode_signs,
+    find_classes,
+    regression_targets,
+)
 from finetti.kernels.kernel import Kernel, check_kernel
 
 # Matrices (n, n) that are in memory at once with a given kernel and ridge; 2.2 were measured at
@@ -168,7 +173,7 @@ class _ConditionalMean(TableModel):
         return mean[:, 0] if self._is_single else mean
 
 
-class ConditionalMeanRegressor(RegressorMixin, _ConditionalMean):
+class ConditionalMeanRegressor(MultiTargetMixin, _ConditionalMean):
     """CME attention as a regressor: the Gaussian-process posterior mean, with an error bar.
 
     f(x) = K(x, X)(K(X, X) + λI)⁻¹y                                          (4.5), zhang2022
@@ -208,7 +213,6 @@ class ConditionalMeanRegressor(RegressorMixin, _ConditionalMean):
     Reference: (4.5) and B.1, zhang2022.
     """
 
-    @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to rows ``X`` (n, d) and targets ``y``, (n,) or (n, t).
 
@@ -216,7 +220,7 @@ class ConditionalMeanRegressor(RegressorMixin, _ConditionalMean):
         the mean of s measurements has weight s.
         """
         table = self._table(X)
-        targets, weights = numbers(self, X, y), self._weights(table, sample_weight)
+        targets, weights = regression_targets(self, X, y), self._weights(table, sample_weight)
         self._fit(table, targets, weights)
         if self.fit_kernel or isinstance(self.ridge, str):
             self._warn_of_search(targets[weights > 0])
@@ -273,11 +277,6 @@ class ConditionalMeanRegressor(RegressorMixin, _ConditionalMean):
             spread = np.sqrt(np.maximum(variance, 0.0) + noise)[:, None] * self._scale
         return mean, spread[..., 0] if self._is_single else spread
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
-
 
 class ConditionalMeanClassifier(ClassifierMixin, _ConditionalMean):
     """`ConditionalMeanRegressor` on ±1: one output for two classes, else one for each.
@@ -297,13 +296,12 @@ class ConditionalMeanClassifier(ClassifierMixin, _ConditionalMean):
 
     classes_: NDArray[Any]
 
-    @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to rows ``X`` (n, d) and classes ``y`` (n,); weights as of the regressor."""
         table = self._table(X)
         check_consistent_length(X, y)
-        self.classes_ = at_least_two(self, classes_in(self, y))
-        self._fit(table, signs(y, self.classes_), self._weights(table, sample_weight))
+        self.classes_ = find_classes(self, y)
+        self._fit(table, encode_signs(y, self.classes_), self._weights(table, sample_weight))
         return self
 
     def decision_function(self, X: Any) -> Floats:
@@ -312,4 +310,4 @@ class ConditionalMeanClassifier(ClassifierMixin, _ConditionalMean):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class of the largest output, (m,)."""
-        return classes_of(self.decision_function(X), self.classes_)
+        return decode_classes(self.decision_function(X), self.classes_)

@@ -1,26 +1,20 @@
 """Nadaraya–Watson regression, softmax attention's relative, with its bandwidth by leave-one-out."""
 
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Literal, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from sklearn.base import RegressorMixin
 
 from finetti.core.errors import InputError, UnsupportedError, bad_argument, warn_user
 from finetti.core.numbers import as_positive
 from finetti.core.precision import float64
-from finetti.display.card import Card
-from finetti.display.charts.line_charts import line_chart
-from finetti.display.displayable import Displayable
 from finetti.display.progress import Progress, late_progress
+from finetti.estimators.criterion_path import CriterionPath
 from finetti.estimators.gram_matrices import chunks, in_float64, median_distance, padding
 from finetti.estimators.ridge_system import Floats
 from finetti.estimators.table_models import TableModel
-from finetti.estimators.targets import numbers
-from finetti.estimators.undo import all_or_nothing
+from finetti.estimators.targets import MultiTargetMixin, regression_targets
 from finetti.kernels.kernel import Kernel, check_kernel
 from finetti.kernels.rbf import RBF
 
@@ -28,57 +22,6 @@ GRID_SIZE = 31
 GRID_RANGE = 1e-2, 1e1  # times the median distance of two rows
 REFINEMENTS = 2
 LEAST, MOST = 1e-150, 1e153  # whose inverse squares are numbers
-
-
-@dataclass(frozen=True)
-class BandwidthPath(Displayable):
-    """The leave-one-out error at every bandwidth of the grid, and which one was chosen."""
-
-    bandwidths: Floats
-    criterion: Floats
-
-    @cached_property
-    def best(self) -> int:
-        """Where the error is least; of equal ones the largest bandwidth."""
-        return int(np.flatnonzero(self.criterion <= self.criterion.min())[-1])
-
-    @property
-    def bandwidth(self) -> float:
-        """The chosen one."""
-        return float(self.bandwidths[self.best])
-
-    @property
-    def at_edge(self) -> bool:
-        """Whether a bandwidth beyond the grid may be better."""
-        return self.best in (0, len(self.bandwidths) - 1)
-
-    def joined(self, other: "BandwidthPath") -> "BandwidthPath":
-        """Both curves as one."""
-        bandwidths, places = np.unique([*self.bandwidths, *other.bandwidths], return_index=True)
-        criterion = np.concatenate([self.criterion, other.criterion])[places]
-        return BandwidthPath(bandwidths, criterion)
-
-    def plot(self) -> dict[str, Any]:
-        """The curve as a Vega-Lite chart."""
-        records = [
-            {"bandwidth": bandwidth, "criterion": value}
-            for bandwidth, value in zip(
-                self.bandwidths.tolist(), self.criterion.tolist(), strict=True
-            )
-        ]
-        title = "Bandwidth by leave-one-out"
-        return line_chart(records, "bandwidth", "criterion", log_x=True, title=title)
-
-    def __card__(self) -> Card:
-        edge = "The best one lies at the edge of the grid: give `bandwidths` that reach further."
-        return Card(
-            title="Bandwidth by leave-one-out",
-            fields=(
-                ("bandwidth", self.bandwidth),
-                ("mean squared error", float(self.criterion[self.best])),
-            ),
-            notes=(edge,) if self.at_edge else (),
-        )
 
 
 class _Rows(NamedTuple):
@@ -114,7 +57,7 @@ def _left_out(kernel: Kernel, bandwidths: Any, places: Any, rows: _Rows) -> Any:
     return jax.lax.map(at, bandwidths)
 
 
-class KernelSmootherRegressor(RegressorMixin, TableModel):
+class KernelSmootherRegressor(MultiTargetMixin, TableModel):
     """The mean of the targets around a row, weighted by a kernel (Nadaraya and Watson).
 
     f(x) = Σ_i s_i K(x/h, x_i/h) y_i / Σ_i s_i K(x/h, x_i/h)                  (4.9), zhang2022
@@ -158,12 +101,11 @@ class KernelSmootherRegressor(RegressorMixin, TableModel):
         self.bandwidth = bandwidth
         self.bandwidths = bandwidths
 
-    @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Keep rows ``X`` (n, d) and targets ``y``, (n,) or (n, t), and choose the bandwidth."""
         owner = type(self).__name__
         table = self._table(X)
-        targets, weights = numbers(self, X, y), self._weights(table, sample_weight)
+        targets, weights = regression_targets(self, X, y), self._weights(table, sample_weight)
         table, targets, weights = (part[weights > 0] for part in (table, targets, weights))
         kernel = RBF() if self.kernel is None else self.kernel
         check_kernel(kernel, owner)
@@ -195,13 +137,12 @@ class KernelSmootherRegressor(RegressorMixin, TableModel):
             for _ in range(0 if self.bandwidths is not None else REFINEMENTS):
                 if path.at_edge or not np.isfinite(path.criterion[path.best]):
                     break
-                low, high = path.bandwidths[path.best - 1], path.bandwidths[path.best + 1]
+                low, high = path.values[path.best - 1], path.values[path.best + 1]
                 # An even number of points: the one in the middle, the best so far, is not among
                 # them a second time, where rounding would decide which of the two is its neighbor.
                 inner = np.geomspace(low, high, GRID_SIZE - 1)[1:-1]
                 path = path.joined(self._path(kernel, inner, weights))
-            self.bandwidth_path_ = path
-            self.bandwidth_ = self.bandwidth_path_.bandwidth
+            self.bandwidth_path_, self.bandwidth_ = path, path.value
         else:
             self.bandwidth_ = as_positive(self.bandwidth, "bandwidth", owner)
             if not LEAST <= self.bandwidth_ <= MOST:
@@ -245,10 +186,10 @@ class KernelSmootherRegressor(RegressorMixin, TableModel):
             raise bad_argument("bandwidths", type(self).__name__, wanted, repr(self.bandwidths))
         return grid
 
-    def _path(self, kernel: Kernel, grid: Floats, weights: Floats) -> BandwidthPath:
+    def _path(self, kernel: Kernel, grid: Floats, weights: Floats) -> CriterionPath:
         """The mean squared error of every row from all others; ∞ where there is one row only."""
         if len(weights) == 1:
-            return BandwidthPath(grid, np.full(len(grid), np.inf))
+            return CriterionPath("bandwidth", "loo", grid, np.full(len(grid), np.inf))
         totals = np.zeros(len(grid))
         name, activity = type(self).__name__, f"left out at {len(grid)} bandwidths"
         with float64(), late_progress(name, len(weights), "rows") as report:
@@ -256,9 +197,4 @@ class KernelSmootherRegressor(RegressorMixin, TableModel):
                 squares = np.asarray(_left_out(kernel, grid, places, self._rows))
                 totals += squares[:, : rows.stop - rows.start] @ weights[rows]
                 report(Progress(rows.stop, 0, activity))
-        return BandwidthPath(grid, totals / weights.sum())
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
+        return CriterionPath("bandwidth", "loo", grid, totals / weights.sum())

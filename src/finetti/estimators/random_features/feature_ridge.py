@@ -1,52 +1,51 @@
 """Ridge regression on random features of sets: what the models of paper R have in common."""
 
 import abc
-import copy
 import functools
-import operator
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Self
 
 import jax
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight
 
 from finetti.attention.random_features.random_feature_attention import RandomFeatureAttention
 from finetti.core.errors import InputError, warn_user
 from finetti.core.precision import float64
-from finetti.estimators.random_features.dask_blocks import Chunk, Chunks, LocalChunks
-from finetti.estimators.random_features.gram_sums import GramSums, RowSums
+from finetti.estimators.criterion_path import CriterionPath
+from finetti.estimators.random_features.dask_blocks import Block, DaskRows, is_dask_array
+from finetti.estimators.random_features.gram_sums import GramSums
 from finetti.estimators.random_features.learned_norms import LearnedNorms
 from finetti.estimators.ridge_system import (
     Floats,
-    RidgePath,
     RidgeRule,
     RidgeSystem,
     Rows,
-    check_ridge,
-    choose,
     decompose_rows,
+    ridge_path,
 )
-from finetti.estimators.sets.set_models import SetModel
+from finetti.estimators.sets.set_models import SetModel, SetRegressor, SignClassifier
 from finetti.estimators.sets.token_sets import (
     TokenSets,
     in_precision,
     in_precision_of,
     mean_weights,
-    read_sets,
 )
+from finetti.estimators.targets import find_classes, require_targets
 
 CHUNK_ROWS = 1024  # whose features are in memory at once, where there are more rows than features
+SOLVED = ("model_", "coef_", "intercept_", "norms_", "ridge_", "ridge_path_")
+
+# What happens to sets, targets and weights, wherever they lie.
+Step = Callable[[TokenSets, Floats, Floats | None], Any]
 
 
 class FeatureRidge(SetModel):
     """f(x) = c + Φ(x)·β, Φ drawn once in `fit` and β by ridge regression.
 
-    As many coefficients as features: the primal form where there are more rows or where they come
-    in chunks, one pass, in memory that does not grow with them; the dual form where there are
-    fewer.
+    As many coefficients as features: the primal form where there are more rows, one pass, in memory
+    that does not grow with them; the dual form where there are fewer.
     """
 
     ridge: Any
@@ -56,159 +55,214 @@ class FeatureRidge(SetModel):
 
     model_: Any
     coef_: Floats
-    _sums: RowSums | None
+    _heads: Any
+    _sums: GramSums | None
 
     @abc.abstractmethod
     def _draw(self, key: Any, sets: TokenSets) -> Any:
         """The model before it is fitted."""
 
-    def _fit(self, sets: TokenSets, targets: Floats, weights: Floats) -> None:
-        self._start(sets, targets)
-        self._solve(LocalChunks([Chunk(sets, targets, weights)], len(targets)))
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        query: Any = None,
+        mask: Any = None,
+    ) -> Self:
+        """Fit to sets ``X`` and targets ``y``: numbers (n,) or (n, t), or classes (n,).
 
-    def _fit_chunks(self, chunks: Chunks) -> None:
-        sets, targets, weights = self._check(chunks.first(), reset=True)
+        ``X`` may be a Dask array, and then the others, too: the work is done where its blocks lie,
+        and the fit is the same.
+        """
+        if not is_dask_array(X):
+            return super().fit(X, y, sample_weight, query=query, mask=mask)
+        require_targets(self, y)
+        rows = DaskRows(Block(X, y, sample_weight, query, mask), type(self).__name__)
+        self._keep_classes(rows.classes)
+        sets, targets, _ = self._read(*rows.first(), reset=True)
         self._start(sets, targets)
-        self.token_scale_ = self._scale_of(
-            lambda: (
-                sets.square_sums(weights)
-                if chunks.is_read_once
-                else chunks.fold(functools.partial(_add_squares, self), operator.add)
+        if rows.n_rows <= self._n_coefficients:
+            X, y, sample_weight, query, mask = rows.whole()
+            return super().fit(X, y, sample_weight, query=query, mask=mask)
+        self.token_scale_ = 1.0
+        self.token_scale_ = self._scale_of(lambda: self._over_blocks(rows, _square_sums))
+        self._solve(functools.partial(self._over_blocks, rows))
+        return self
+
+    def _fit(self, sets: TokenSets, targets: Floats, weights: Floats | None) -> None:
+        self._start(sets, targets)
+        if len(targets) <= self._n_coefficients:
+            self._solve_dual(sets, targets, weights)
+        else:
+            self._solve(lambda step: step(sets, targets, weights))
+
+    def _add(self, X: Any, y: Any, sample_weight: Any, query: Any, mask: Any) -> None:
+        """Of `partial_fit`: the rows so far are kept as sums, and solved for when asked."""
+        starts = getattr(self, "_sums", None) is None
+        if starts and "coef_" in vars(self):
+            warn_user(
+                f"This {type(self).__name__} was fitted by `fit`, which keeps no sums to add "
+                "rows to: `partial_fit` starts anew, and the earlier rows no longer count. To "
+                "add to rows, give them to `partial_fit`, too."
             )
-        )
-        self._solve(chunks)
-
-    def _add(self, chunk: Chunk) -> None:
-        """Of `partial_fit`: the rows so far are kept as sums."""
-        if getattr(self, "_sums", None) is None:
-            if hasattr(self, "coef_"):
-                warn_user(
-                    f"This {type(self).__name__} was fitted by `fit`, which keeps no sums to add "
-                    "rows to: `partial_fit` starts anew, and the earlier rows no longer count. To "
-                    "add to rows, give them to `partial_fit`, too."
-                )
-            sets, targets, weights = self._check(chunk, reset=True)
+        sets, targets, weights = self._read(X, y, sample_weight, query, mask, reset=starts)
+        if starts:
             self._start(sets, targets)
             self.token_scale_ = self._scale_of(lambda: sets.square_sums(weights))
-        # Of a copy: what is added in place could not be taken back.
-        self._sums = _add_chunk(self, self._rule, copy.deepcopy(self._sums), chunk)
-        self._finish(self._sums, None)
+            self._sums = _empty_sums(self)
+        self._forget()
+        _add_rows(self, self._sums, sets.scaled(self.token_scale_), targets, weights)
+
+    def __getattr__(self, name: str) -> Any:
+        """What `partial_fit` leaves open is solved for when it is first asked for."""
+        if name not in SOLVED or vars(self).get("_sums") is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        self._solve_sums(self._sums, None)
+        return vars(self)[name]
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "coef_" in vars(self) or vars(self).get("_sums") is not None
 
     @property
     def _rule(self) -> RidgeRule:
-        owner = type(self).__name__
-        return RidgeRule(check_ridge(self.ridge, owner), self.ridges, owner)
+        return RidgeRule.of(self, "loo", "gcv")
 
     @property
     def _n_coefficients(self) -> int:
-        return int(np.prod(self._units))
+        return int(np.prod(self._heads.values.shape))
+
+    def _forget(self) -> None:
+        for name in SOLVED:
+            vars(self).pop(name, None)
 
     def _start(self, sets: TokenSets, targets: Floats) -> None:
         _ = self._rule  # refused before any work is done
+        self._forget()
         self._sums, self._outputs_shape = None, targets.shape[1:]
-        self.model_ = drawn(self, sets)
-        self._units, self._dtype = self.model_.values.shape, sets.keys.dtype
+        self._heads = drawn(self, sets)
 
-    def _solve(self, chunks: Chunks) -> None:
-        if chunks.n_rows is not None and chunks.n_rows <= self._n_coefficients:
-            self._solve_dual(chunks)
-        else:
-            step = functools.partial(_add_chunk, self, self._rule)
-            self._finish(chunks.fold(step, _merge_sums), chunks)
+    def _read(
+        self, X: Any, y: Any, sample_weight: Any, query: Any, mask: Any, *, reset: bool
+    ) -> tuple[TokenSets, Floats, Floats | None]:
+        sets, targets, weights = super()._read(X, y, sample_weight, query, mask, reset=reset)
+        if reset:
+            return sets, targets, weights
+        if targets.shape[1:] != self._outputs_shape:
+            raise InputError(
+                f"All chunks must have targets of one shape. Got {targets.shape[1:]} after "
+                f"{self._outputs_shape} for a row."
+            )
+        return sets.astype(self._heads.values.dtype), targets, weights
 
-    def _solve_dual(self, chunks: Chunks) -> None:
+    def _over_blocks(self, rows: DaskRows, step: Step) -> Any:
+        return rows.add_up(functools.partial(_of_block, self, step))
+
+    def _solve_dual(self, sets: TokenSets, targets: Floats, weights: Floats | None) -> None:
         """With the features of all rows in memory, no more numbers than their products are."""
-        step = functools.partial(_add_features, self)
-        features, targets, weights = map(
-            np.concatenate, zip(*chunks.fold(step, operator.add), strict=True)
-        )
-        center = weights @ features / weights.sum() if self.fit_intercept else 0.0
-        square = float(np.sum(weights @ (features - center) ** 2))
-        grid = self._rule.grid(square / np.count_nonzero(weights))
+        features = np.concatenate([part for _, part in over_chunks(features_of, self._heads, sets)])
+        columns, intercept, rule = _columns(targets), bool(self.fit_intercept), self._rule
         system, rows = decompose_rows(
-            features,
-            targets,
-            weights,
-            has_intercept=bool(self.fit_intercept),
-            least_ridge=float(grid.min()),
+            features, columns, weights, has_intercept=intercept, rule=rule
         )
-        method = self._rule.method
-        if isinstance(method, str):
-            self.ridge_path_ = choose(system, method, [rows], grid)
-            self.ridge_path_.warn_at_edge(type(self).__name__)
-            self.ridge_ = self.ridge_path_.ridge
-        else:
-            self.ridge_path_, self.ridge_ = None, method
-        self._keep_solved(system)
+        self._keep_solved(system, *rule.choose(system, [rows]))
 
-    def _finish(self, sums: RowSums, chunks: Chunks | None) -> None:
-        """From the sums of all rows; and from these once more for leave-one-out.
+    def _solve(self, add_up: Callable[[Step], Any]) -> None:
+        """From the sums of all rows; ``add_up`` does a step with each, once or twice."""
+        self._solve_sums(add_up(functools.partial(_sum_rows, self)), add_up)
 
-        Rows that are gone after one pass leave generalized cross-validation, which needs sums only.
+    def _solve_sums(self, sums: GramSums, add_up: Callable[[Step], Any] | None) -> None:
+        """Leave-one-out reads all rows once more.
+
+        Those of `partial_fit` are gone, and leave generalized cross-validation, which needs sums
+        only.
         """
-        method, intercept = self._rule.method, bool(self.fit_intercept)
-        if not isinstance(method, str):
-            self.ridge_, self.ridge_path_ = method, None
-            self._keep(*sums.solve(method, intercept))
+        rule, intercept = self._rule, bool(self.fit_intercept)
+        if not isinstance(rule.method, str):
+            self._keep(rule.method, None, *sums.solve(rule.method, intercept))
             return
         system = sums.system(intercept)
-        grid = self._rule.grid(float(system.eigenvalues.sum()) / sums.n_rows)
-        if method == "gcv" or chunks is None or chunks.is_read_once:
-            path = choose(system, "gcv", (), grid)
+        grid = rule.grid(float(system.eigenvalues.sum()) / sums.n_rows, sums.least_ridge)
+        if rule.method == "loo" and add_up is not None:
+            step = functools.partial(_left_out_sums, self, system, grid, sums.weight)
+            *totals, weight = add_up(step)
+            path = CriterionPath("ridge", "loo", grid, np.array(totals) / weight)
         else:
-            step = functools.partial(_add_left_out, self, system, grid, sums.weight)
-            total, weight = chunks.fold(step, _join_sums)
-            path = RidgePath(method, grid, total / weight)
-        if chunks is not None:  # else there may be more rows to come
-            path.warn_at_edge(type(self).__name__)
-        self.ridge_path_, self.ridge_ = path, path.ridge
-        self._keep_solved(system)
+            path = ridge_path(system, "gcv", grid)
+        if add_up is not None:  # else there may be more rows to come
+            path.warn_at_edge(rule.owner)
+        self._keep_solved(system, path.value, path)
 
-    def _keep_solved(self, system: RidgeSystem) -> None:
-        coefficients = system.coefficients(self.ridge_)
-        self._keep(coefficients, system.intercept(coefficients))
+    def _keep_solved(self, system: RidgeSystem, ridge: float, path: CriterionPath | None) -> None:
+        coefficients = system.coefficients(ridge)
+        self._keep(ridge, path, coefficients, system.intercept(coefficients))
 
-    def _keep(self, coefficients: Floats, intercept: Any) -> None:
+    def _keep(
+        self, ridge: float, path: CriterionPath | None, coefficients: Floats, intercept: Any
+    ) -> None:
+        self.ridge_, self.ridge_path_ = ridge, path
         if not self._outputs_shape:
             coefficients, intercept = coefficients[:, 0], float(intercept[0])
         self.coef_, self.intercept_ = coefficients.T, intercept
-        shape = *self._units, *coefficients.shape[1:]
+        units = self._heads.values
         # f has no 1/M in front, Φ has M^(−1/2).
-        values = coefficients.reshape(shape) / self._units[0] ** 0.5
-        with in_precision(self._dtype):
-            model = self.model_.with_values(values.astype(self._dtype))
-            self.model_ = jax.tree.map(np.asarray, model)
-        self.norms_ = LearnedNorms.of_values(values, len(self._units))
-
-    def _read(self, chunk: Chunk) -> tuple[TokenSets, Floats, Floats | None]:
-        """Sets, targets and weights of a chunk, checked, and its tokens scaled."""
-        if isinstance(chunk.X, TokenSets):  # by `fit`, which has done both
-            return chunk.X, chunk.y, chunk.sample_weight
-        sets, targets, weights = self._check(chunk)
-        return sets.scaled(self.token_scale_), targets, weights
-
-    def _check(
-        self, chunk: Chunk, *, reset: bool = False
-    ) -> tuple[TokenSets, Floats, Floats | None]:
-        """Sets, targets and weights of a chunk as it was given."""
-        X, y, sample_weight, query, mask = chunk
-        targets = self._as_targets(X, y)
-        sets = read_sets(self, X, query, mask, n_tokens=self.n_tokens, reset=reset)
-        if not reset:
-            if targets.shape[1:] != self._outputs_shape:
-                raise InputError(
-                    f"All chunks must have targets of one shape. Got {targets.shape[1:]} after "
-                    f"{self._outputs_shape} for a row."
-                )
-            sets = sets.astype(self._dtype)
-        weights = None
-        if sample_weight is not None:
-            weights = _check_sample_weight(sample_weight, sets.query, ensure_non_negative=True)
-        return sets, targets, weights
+        values = coefficients.reshape(*units.shape, *self._outputs_shape) / len(units) ** 0.5
+        self.model_ = with_values(self._heads, values)
+        self.norms_ = LearnedNorms.of_values(values, units.ndim)
 
     def _predict(self, sets: TokenSets) -> NDArray[Any]:
-        parts = [part.astype(np.float64) for _, part in over_chunks(outputs_of, self.model_, sets)]
-        return np.concatenate(parts) + self.intercept_
+        return outputs(self.model_, sets) + self.intercept_
+
+
+class FeatureRegressor(SetRegressor, FeatureRidge):
+    """`partial_fit` of regressors whose sums are enough."""
+
+    def partial_fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, query: Any = None, mask: Any = None
+    ) -> Self:
+        """Fit to these rows and to all those of earlier calls; p² numbers are kept.
+
+        Leave-one-out would read earlier rows again: "gcv" takes the place of ridge="loo". The
+        ``token_scale`` "auto" is that of the rows of the first call. Coefficients are solved for
+        when they are first needed. `fit` keeps no sums: after it, the first call starts anew, with
+        a warning. After a call that was interrupted some of its rows may count: start anew.
+        """
+        self._add(X, y, sample_weight, query, mask)
+        return self
+
+
+class FeatureClassifier(SignClassifier, FeatureRidge):
+    """`partial_fit` of classifiers whose sums are enough."""
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        classes: Any = None,
+        sample_weight: Any = None,
+        *,
+        query: Any = None,
+        mask: Any = None,
+    ) -> Self:
+        """Fit to these rows and to all those of earlier calls; ``classes`` in the first one.
+
+        All else is as of the regressor. After `fit`, too, the first call starts anew, by default
+        with the classes of the fit.
+        """
+        if getattr(self, "_sums", None) is None:
+            if classes is None:
+                if not hasattr(self, "classes_"):
+                    raise ValueError("classes must be passed on the first call to partial_fit.")
+                classes = self.classes_
+            self.classes_ = find_classes(self, classes)
+        elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+            raise ValueError(
+                f"`classes={classes!r}` is not the same as on the first call to partial_fit, "
+                f"{self.classes_!r}."
+            )
+        self._add(X, y, sample_weight, query, mask)
+        return self
 
 
 def drawn(estimator: Any, sets: TokenSets) -> Any:
@@ -231,6 +285,13 @@ def draw_heads(estimator: Any, key: Any, sets: TokenSets) -> RandomFeatureAttent
     )
 
 
+def with_values(model: Any, values: Floats) -> Any:
+    """The model that was drawn, with values in its precision, as NumPy arrays."""
+    dtype = model.values.dtype
+    with in_precision(dtype):
+        return jax.tree.map(np.asarray, model.with_values(values.astype(dtype)))
+
+
 @jax.jit
 def features_of(model: Any, query: Any, keys: Any, mask: Any) -> Any:
     """Φ as one program: the steps around it would take as long for one row."""
@@ -241,6 +302,13 @@ def features_of(model: Any, query: Any, keys: Any, mask: Any) -> Any:
 def outputs_of(model: Any, query: Any, keys: Any, mask: Any) -> Any:
     """f as one program."""
     return model(query, keys, mask)
+
+
+def outputs(model: Any, sets: TokenSets) -> Floats:
+    """f of all sets, in float64."""
+    return np.concatenate(
+        [part.astype(np.float64) for _, part in over_chunks(outputs_of, model, sets)]
+    )
 
 
 def over_chunks(function: Any, model: Any, sets: TokenSets) -> Iterator[tuple[slice, NDArray[Any]]]:
@@ -265,56 +333,54 @@ def over_chunks(function: Any, model: Any, sets: TokenSets) -> Iterator[tuple[sl
         yield rows, found[: rows.stop - rows.start]
 
 
-# What happens to one chunk, wherever it lies.
+def _columns(targets: Floats) -> Floats:
+    """(n, t)."""
+    return targets.reshape(len(targets), -1)
 
 
-def _add_squares(model: FeatureRidge, total: Floats | None, chunk: Chunk) -> Floats:
-    sets, _, weights = model._check(chunk)
-    sums = sets.square_sums(weights)
-    return sums if total is None else total + sums
+def _of_block(model: FeatureRidge, step: Step, block: Block) -> Any:
+    sets, targets, weights = model._read(*block, reset=False)
+    return step(sets.scaled(model.token_scale_), targets, weights)
 
 
-def _add_chunk(
-    model: FeatureRidge, rule: RidgeRule, total: RowSums | None, chunk: Chunk
-) -> RowSums:
-    sets, targets, weights = model._read(chunk)
-    targets = targets.reshape(len(targets), -1)
-    sums = GramSums(model._n_coefficients, targets.shape[1], rule) if total is None else total
-    for rows, part in over_chunks(features_of, model.model_, sets):
-        sums = sums.add(part, targets[rows], None if weights is None else weights[rows])
+def _square_sums(sets: TokenSets, targets: Floats, weights: Floats | None) -> Floats:
+    return sets.square_sums(weights)
+
+
+def _empty_sums(model: FeatureRidge) -> GramSums:
+    n_targets = int(np.prod(model._outputs_shape))
+    return GramSums(model._n_coefficients, n_targets, model._rule)
+
+
+def _add_rows(
+    model: FeatureRidge, sums: Any, sets: TokenSets, targets: Floats, weights: Floats | None
+) -> None:
+    columns = _columns(targets)
+    for rows, part in over_chunks(features_of, model._heads, sets):
+        sums.add(part, columns[rows], None if weights is None else weights[rows])
+
+
+def _sum_rows(
+    model: FeatureRidge, sets: TokenSets, targets: Floats, weights: Floats | None
+) -> GramSums:
+    sums = _empty_sums(model)
+    _add_rows(model, sums, sets, targets, weights)
     return sums
 
 
-def _merge_sums(one: RowSums, other: RowSums) -> RowSums:
-    return one.merge(other)
-
-
-def _add_features(model: FeatureRidge, total: list[Any] | None, chunk: Chunk) -> list[Any]:
-    sets, targets, weights = model._read(chunk)
-    features = np.concatenate([part for _, part in over_chunks(features_of, model.model_, sets)])
-    weights = np.ones(len(targets)) if weights is None else weights.astype(np.float64)
-    return [*(total or []), (features, targets.reshape(len(targets), -1), weights)]
-
-
-def _add_left_out(
+def _left_out_sums(
     model: FeatureRidge,
     system: RidgeSystem,
     grid: Floats,
     weight: float,
-    total: tuple[Floats, float] | None,
-    chunk: Chunk,
-) -> tuple[Floats, float]:
-    sets, targets, weights = model._read(chunk)
-    targets = targets.reshape(len(targets), -1)
-    counts = np.ones(len(targets)) if weights is None else weights
+    sets: TokenSets,
+    targets: Floats,
+    weights: Floats | None,
+) -> Floats:
+    columns, counts = _columns(targets), np.ones(len(targets)) if weights is None else weights
 
     def parts() -> Iterator[Rows]:
-        for rows, part in over_chunks(features_of, model.model_, sets):
-            yield system.rows(part.astype(np.float64), targets[rows], counts[rows], weight)
+        for rows, part in over_chunks(features_of, model._heads, sets):
+            yield system.rows(part.astype(np.float64), columns[rows], counts[rows], weight)
 
-    found = system.loo_sums(grid, parts())
-    return found if total is None else _join_sums(total, found)
-
-
-def _join_sums(one: tuple[Floats, float], other: tuple[Floats, float]) -> tuple[Floats, float]:
-    return one[0] + other[0], one[1] + other[1]
+    return system.loo_sums(grid, parts())

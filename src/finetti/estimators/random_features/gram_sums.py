@@ -1,17 +1,15 @@
 """One pass over rows in parts: all that a ridge regression needs of them, in memory p².
 
-`GramSums` adds up AᵀA at the speed of matrix products, and squares the condition number.
-`TriangularSums` keeps the R of a QR factorization instead: several times the work, and every ridge
-down to rounding of the features themselves is resolved. Sums that know their ridges go over from
-the first to the second by themselves, before squares no longer serve.
+Sums of products square the condition number: ridges below 1e-13 of the features' variance are not
+resolved, and left out of a grid. For rows in memory `decompose_rows` has all digits.
 """
 
-import abc
 from typing import Any, Self
 
 import numpy as np
 import scipy.linalg
 
+from finetti.core.errors import warn_user
 from finetti.core.numbers import largest_of
 from finetti.estimators.ridge_system import (
     DOUBLE_UNIT,
@@ -21,14 +19,15 @@ from finetti.estimators.ridge_system import (
     RidgeRule,
     RidgeSystem,
     gram_eigen,
+    least_ridge_of_squares,
     rounding_of,
-    squares_serve,
     system_of,
     unit_of,
 )
 
 # Times the rounding of squares: above it an eigenvalue is certain, and far below every ridge.
 CERTAIN_UNITS = 100
+DOUBTFUL_UNITS = 10  # likewise: up to it, an eigenvalue is rounding of 0
 SINGLE_ROWS = 16384  # added up in float32 before they are added to the others in float64
 
 
@@ -42,118 +41,26 @@ _add_product: Any = scipy.linalg.get_blas_funcs("syr2", dtype="d")
 _add_outer: Any = scipy.linalg.get_blas_funcs("syr", dtype="d")
 
 
-def _triangle(rows: Floats) -> Any:
-    """R of the rows."""
-    return scipy.linalg.qr(rows, mode="r", check_finite=False)[0]
-
-
-class RowSums(abc.ABC):
-    """Rows that were added up; parts in any order, and sums of sums, give the same."""
-
-    n_rows: int = 0
-    weight: float = 0.0
-    unit: float = 0.0  # the coarsest precision among the features
-    shape: tuple[int, int]
-
-    @abc.abstractmethod
-    def add(self, features: Any, targets: Floats, weights: Floats | None = None) -> "RowSums":
-        """Some rows more, (m, p) and (m, t), of weights (m,). Use what is returned."""
-
-    @abc.abstractmethod
-    def merge(self, other: "RowSums") -> "RowSums":
-        """The rows of both. Use what is returned."""
-
-    @abc.abstractmethod
-    def system(self, has_intercept: bool = True) -> RidgeSystem:
-        """The regression of all rows so far."""
-
-    @property
-    @abc.abstractmethod
-    def size(self) -> float:
-        """√Σs‖φ‖²."""
-
-    @property
-    def rounding(self) -> float:
-        """The largest singular value that is rounding of the features."""
-        return rounding_of(self.size, self.unit, self.shape[0], self.n_rows)
-
-    def solve(self, ridge: float, has_intercept: bool = True) -> tuple[Floats, Floats]:
-        """Coefficients (p, t) and intercept (t,) at one ridge."""
-        system = self.system(has_intercept)
-        coefficients = system.coefficients(ridge)
-        return coefficients, system.intercept(coefficients)
-
-
-class TriangularSums(RowSums):
-    """R of [√s, √sΦ, √sY] = QR: row 0 holds the means, the rest is centered by itself."""
-
-    def __init__(self, n_features: int, n_targets: int):
-        self.shape = n_features, n_targets
-        self.triangle = np.zeros((0, 1 + n_features + n_targets))
-
-    def add(self, features: Any, targets: Floats, weights: Floats | None = None) -> Self:
-        """Rotated into the triangle."""
-        roots = np.ones(len(features)) if weights is None else np.sqrt(weights)
-        rows = roots[:, None] * np.concatenate(
-            [np.ones((len(features), 1)), features, targets], axis=1
-        )
-        self.n_rows += int(np.count_nonzero(roots))
-        self.weight += float(np.sum(roots**2))
-        self.unit = largest_of(self.unit, unit_of(features))
-        return self.rotate(rows)
-
-    def merge(self, other: RowSums) -> Self:
-        """The triangle of both triangles."""
-        triangular = other.triangular() if isinstance(other, GramSums) else other
-        assert isinstance(triangular, TriangularSums)
-        self.weight, self.n_rows = self.weight + other.weight, self.n_rows + other.n_rows
-        self.unit = largest_of(self.unit, other.unit)
-        return self.rotate(triangular.triangle)
-
-    @property
-    def size(self) -> float:
-        """Rotations keep lengths."""
-        return float(np.linalg.norm(self.triangle[:, 1 : 1 + self.shape[0]]))
-
-    def rotate(self, rows: Floats) -> Self:
-        """Rows [√s, √sφ, √sy] more, which are counted elsewhere."""
-        stacked = np.concatenate([self.triangle, rows])
-        self.triangle = _triangle(stacked)[: stacked.shape[1]]
-        return self
-
-    def system(self, has_intercept: bool = True) -> RidgeSystem:
-        """Singular values of the triangle."""
-        n_features, n_targets = self.shape
-        triangle = self.triangle
-        if not has_intercept:
-            triangle = _triangle(triangle[:, 1:])
-            means = Means(self.n_rows, False, np.zeros(n_features), np.zeros(n_targets))
-        else:
-            row = triangle[0, 1:] / triangle[0, 0]
-            means = Means(self.n_rows, True, row[:n_features], row[n_features:])
-            triangle = triangle[1:, 1:]
-        own, below = triangle[:n_features], triangle[n_features:, n_features:]
-        left, values, transposed = scipy.linalg.svd(
-            own[:, :n_features], full_matrices=False, check_finite=False
-        )
-        scores = left.T @ own[:, n_features:]
-        rest = np.sum(below**2, axis=0)
-        return system_of(values, transposed.T, scores, rest, means, self.rounding)[0]
-
-
-class GramSums(RowSums):
+class GramSums:
     """Σsφφᵀ, Σsφyᵀ and Σsyyᵀ about the mean of the first part, so that little cancels.
+
+    Parts in any order, and sums of sums (``+=``), give the same.
 
     Args:
         n_features: p.
         n_targets: t.
-        rule: the ridges in question. Without it the sums stay squares, in float64. With it they
-            become `TriangularSums` where squares do not serve the least ridge, and float32 features
-            are multiplied in float32 as long as those products serve it.
+        rule: the ridges in question: float32 features are multiplied in float32 as long as the
+            rounding of their products is small beside the least one.
+
+    Attributes:
+        n_rows: how many rows of weight > 0 were added.
+        weight: their Σs.
     """
 
-    def __init__(self, n_features: int, n_targets: int, rule: RidgeRule | None = None):
+    def __init__(self, n_features: int, n_targets: int, rule: RidgeRule):
         self.shape, self.rule = (n_features, n_targets), rule
+        self.n_rows, self.weight = 0, 0.0
+        self.unit = 0.0  # the coarsest precision among the features
         self.origin = np.zeros(n_features + n_targets)
         self.first = np.zeros(n_features + n_targets)
         # The upper triangle alone is kept up; in Fortran's order, so that BLAS adds in place.
@@ -171,14 +78,24 @@ class GramSums(RowSums):
         return float(self.spread - about_mean)
 
     @property
+    def least_ridge(self) -> float:
+        """The least ridge that these sums resolve."""
+        return least_ridge_of_squares(self.trace)
+
+    @property
     def size(self) -> float:
-        """From the sums about the origin."""
+        """√Σs‖φ‖²."""
         origin, first = (part[: self.shape[0]] for part in (self.origin, self.first))
         square = self.spread + 2 * origin @ first + self.weight * origin @ origin
         return float(max(square, 0.0)) ** 0.5
 
-    def add(self, features: Any, targets: Floats, weights: Floats | None = None) -> RowSums:
-        """One product of the rows with themselves."""
+    @property
+    def rounding(self) -> float:
+        """The largest singular value that is rounding of the features."""
+        return rounding_of(self.size, self.unit, self.shape[0], self.n_rows)
+
+    def add(self, features: Any, targets: Floats, weights: Floats | None = None) -> Self:
+        """Add rows (m, p) and (m, t), of weights (m,): one product of the rows with themselves."""
         n_features = self.shape[0]
         counts = np.ones(len(features)) if weights is None else weights
         if not self.n_rows:
@@ -188,19 +105,13 @@ class GramSums(RowSums):
         rows = features - self.origin[:n_features].astype(features.dtype)
         if weights is not None:
             rows *= roots.astype(rows.dtype)
-        spread, in_single = float(np.einsum("ij,ij->i", rows, rows).sum(dtype=np.float64)), False
-        if self.rule is not None:
-            n_rows = self.n_rows + int(np.count_nonzero(counts))
-            trace = self.trace + spread
-            least = float(self.rule.grid(trace / max(n_rows, 1)).min())
-            if not squares_serve(trace, least):
-                return self.triangular().add(features, targets, weights)
-            in_single = squares_serve(trace, least, SINGLE_UNIT)
-        if rows.dtype != np.float64 and not in_single:
+        spread = float(np.einsum("ij,ij->i", rows, rows).sum(dtype=np.float64))
+        n_rows, trace = self.n_rows + int(np.count_nonzero(counts)), self.trace + spread
+        least = float(self.rule.grid(trace / max(n_rows, 1)).min())
+        if rows.dtype != np.float64 and least < least_ridge_of_squares(trace, SINGLE_UNIT):
             rows = roots * (features.astype(np.float64) - self.origin[:n_features])
         right = roots * (targets - self.origin[n_features:])
-        self.n_rows += int(np.count_nonzero(counts))
-        self.weight += float(counts.sum())
+        self.n_rows, self.weight = n_rows, self.weight + float(counts.sum())
         self.unit = largest_of(self.unit, unit_of(features))
         beside = np.concatenate([roots, right], axis=1)
         sums = (_product if rows.dtype == np.float64 else _single_product)(1.0, rows.T, beside)
@@ -233,15 +144,8 @@ class GramSums(RowSums):
         self._settle()
         return self.__dict__ | {"single": None}
 
-    def merge(self, other: RowSums) -> RowSums:
+    def __iadd__(self, other: "GramSums") -> Self:
         """The other's sums, about this origin."""
-        if not isinstance(other, GramSums):
-            return other.merge(self)
-        if self.rule is not None and self.n_rows and other.n_rows:
-            trace = self.trace + other.trace  # and what the means differ by, which is resolved
-            least = float(self.rule.grid(trace / (self.n_rows + other.n_rows)).min())
-            if not squares_serve(trace, least):
-                return self.triangular().merge(other)
         if not self.n_rows:
             self.origin = other.origin
         features, cross, squares = other.about(self.origin)
@@ -254,19 +158,6 @@ class GramSums(RowSums):
         self.weight, self.n_rows = self.weight + other.weight, self.n_rows + other.n_rows
         self.unit = largest_of(self.unit, other.unit)
         return self
-
-    def triangular(self) -> TriangularSums:
-        """The same rows as a triangle, to the digits that these sums have."""
-        sums = TriangularSums(*self.shape)
-        if not self.n_rows:
-            return sums
-        sums.n_rows, sums.weight, sums.unit = self.n_rows, self.weight, self.unit
-        center = self.origin + self.first / self.weight
-        features, cross, squares = self.about(center)
-        values, vectors = gram_eigen(np.block([[features, cross], [cross.T, squares]]), 0.0)
-        top = self.weight**0.5 * np.concatenate([[1.0], center])
-        below = np.pad(values[:, None] * vectors.T, ((0, 0), (1, 0)))
-        return sums.rotate(np.concatenate([top[None], below]))
 
     def about(self, origin: Floats) -> tuple[Floats, Floats, Floats]:
         """Σs(φ − o)(φ − o)ᵀ, of it the upper triangle, Σs(φ − o)(y − o)ᵀ and Σs(y − o)(y − o)ᵀ."""
@@ -285,22 +176,40 @@ class GramSums(RowSums):
             self.squares + moved_y + moved_y.T + self.weight * np.outer(y, y),
         )
 
-    def system(self, has_intercept: bool = True) -> RidgeSystem:
-        """Eigenvalues of the sums about the mean."""
+    def system(self, has_intercept: bool = True, *, least: float = np.inf) -> RidgeSystem:
+        """Eigenvalues of the sums about the mean, for ridges from ``least`` on.
+
+        Below `least_ridge` no ridge hides the rounding of nearly dependent features: they are left
+        out, with a warning where they are more than rounding.
+        """
         (features, cross, squares), means = self._centered(has_intercept)
         unit = DOUBLE_UNIT if self.single is None else SINGLE_UNIT
-        rounding = unit * float(np.trace(features))
-        values, vectors = gram_eigen(features, None if self.rule is None else rounding)
+        rounding, limit = unit * float(np.trace(features)), self.rounding
+        values, vectors = gram_eigen(features, rounding)
         known = np.where(values > 0, values, np.inf)[:, None]
         scores = vectors.T @ cross / known
         rest = np.maximum(np.diag(squares) - np.sum(scores**2, axis=0), 0.0)
         certain = (CERTAIN_UNITS * rounding) ** 0.5
-        return system_of(values, vectors, scores, rest, means, self.rounding, certain)[0]
+        if least < self.least_ridge and certain > limit:
+            limit = largest_of(limit, (DOUBTFUL_UNITS * rounding) ** 0.5)
+            if ((values > limit) & (values <= certain)).any():
+                warn_user(
+                    f"{self.rule.owner} adds up products of features, which resolve ridges from "
+                    f"{self.least_ridge:.3g} on: at {least:.3g} nearly dependent features are left "
+                    "out. Raise `ridge`."
+                )
+            limit = certain
+        return system_of(values, vectors, scores, rest, means, limit, certain)[0]
 
     def solve(self, ridge: float, has_intercept: bool = True) -> tuple[Floats, Floats]:
-        """By a Cholesky factorization, some fifty times cheaper than all eigenvalues."""
-        if self.trace <= self.rounding**2 or not squares_serve(self.trace, ridge):
-            return super().solve(ridge, has_intercept)
+        """Coefficients (p, t) and intercept (t,) at one ridge.
+
+        By a Cholesky factorization, some fifty times cheaper than all eigenvalues.
+        """
+        if self.trace <= self.rounding**2 or ridge < self.least_ridge:
+            system = self.system(has_intercept, least=ridge)
+            coefficients = system.coefficients(ridge)
+            return coefficients, system.intercept(coefficients)
         (features, cross, _), means = self._centered(has_intercept)
         features[np.diag_indices_from(features)] += ridge
         factor = scipy.linalg.cho_factor(features, overwrite_a=True, check_finite=False)

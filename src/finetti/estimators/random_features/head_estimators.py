@@ -4,8 +4,12 @@ from typing import Any
 
 from finetti.attention.random_features.random_feature_attention import RandomFeatureAttention
 from finetti.attention.random_features.random_heads import Activation
-from finetti.estimators.random_features.chunked_models import ChunkedClassifier, ChunkedRegressor
-from finetti.estimators.random_features.feature_ridge import FeatureRidge, draw_heads
+from finetti.estimators.random_features.feature_ridge import (
+    FeatureClassifier,
+    FeatureRegressor,
+    FeatureRidge,
+    draw_heads,
+)
 from finetti.estimators.sets.token_sets import TokenSets
 
 
@@ -41,7 +45,7 @@ class _RandomHeads(FeatureRidge):
         return draw_heads(self, key, sets)
 
 
-class RandomFeatureAttentionRegressor(ChunkedRegressor, _RandomHeads):
+class RandomFeatureAttentionRegressor(FeatureRegressor, _RandomHeads):
     """Attention with M frozen random heads whose values are fitted by ridge regression.
 
     f(x₀, x_{1:N}) = c + Σ_m (1/N) Σ_i σ(⟨W₀ + W_m, x̃₀x̃ᵢᵀ⟩) ⟨v_m, x̃ᵢ⟩,   x̃ = [x; 1]
@@ -51,8 +55,7 @@ class RandomFeatureAttentionRegressor(ChunkedRegressor, _RandomHeads):
     a token alone is both. `fit` and `predict` take the ``query`` (n, d) apart, too, and a ``mask``
     (n, N) of the tokens that there are. The paper has tokens on the unit sphere; ``token_scale``
     brings others to a length of about 1, so that a table may come from a StandardScaler. Rows that
-    do not fit in memory come as a Dask array, a mapped file or chunks, see `fit`, or one part after
-    the other, see `partial_fit`.
+    do not fit in memory come as a Dask array, or one part after the other, see `partial_fit`.
 
     Args:
         n_heads: M.
@@ -86,7 +89,7 @@ class RandomFeatureAttentionRegressor(ChunkedRegressor, _RandomHeads):
     """
 
 
-class RandomFeatureAttentionClassifier(ChunkedClassifier, _RandomHeads):
+class RandomFeatureAttentionClassifier(FeatureClassifier, _RandomHeads):
     """`RandomFeatureAttentionRegressor` on ±1: one output for two classes, else one for each.
 
     >>> import numpy as np

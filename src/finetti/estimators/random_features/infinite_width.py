@@ -12,7 +12,7 @@ from finetti.core.errors import bad_argument
 from finetti.display.progress import Progress, late_progress
 from finetti.estimators.memory import DECOMPOSITION_MATRICES, check_square_matrices
 from finetti.estimators.random_features.learned_norms import LearnedNorms
-from finetti.estimators.ridge_system import Floats, check_ridge, choose, decompose_gram, ridge_grid
+from finetti.estimators.ridge_system import Floats, RidgeRule, decompose_gram
 from finetti.estimators.sets.set_models import SetRegressor
 from finetti.estimators.sets.token_sets import TokenSets, in_precision_of, mean_weights
 
@@ -72,9 +72,9 @@ class AttentionKernelRegressor(SetRegressor):
         self.n_tokens = n_tokens
         self.token_scale = token_scale
 
-    def _fit(self, sets: TokenSets, targets: Floats, weights: Floats) -> None:
+    def _fit(self, sets: TokenSets, targets: Floats, weights: Floats | None) -> None:
         owner = type(self).__name__
-        method = check_ridge(self.ridge, owner)
+        rule = RidgeRule.of(self, "loo", "gcv")
         self.kernel_, self._sets = self._kernel(sets), sets
         n, flat = len(targets), targets.reshape(len(targets), -1)
         finite = "RandomFeatureMLP" if self.model == "mlp" else "RandomFeatureAttention"
@@ -86,13 +86,7 @@ class AttentionKernelRegressor(SetRegressor):
             report(Progress(1, 0, f"the decomposition of a {n} × {n} matrix"))
             intercept = bool(self.fit_intercept)
             system, rows = decompose_gram(gram, flat, weights, has_intercept=intercept)
-        if isinstance(method, str):
-            grid = ridge_grid(float(system.eigenvalues.sum()) / len(flat), self.ridges, owner)
-            self.ridge_path_ = choose(system, method, [rows], grid)
-            self.ridge_path_.warn_at_edge(owner)
-            self.ridge_ = self.ridge_path_.ridge
-        else:
-            self.ridge_path_, self.ridge_ = None, method
+        self.ridge_, self.ridge_path_ = rule.choose(system, [rows])
         dual = system.coefficients(self.ridge_)
         intercept, norm = system.intercept(dual), np.sum(dual * (gram @ dual), axis=0)
         if targets.ndim == 1:

@@ -15,7 +15,7 @@ class LearnedNorms(Displayable):
 
     Args:
         squared_norm: M Σ_m ‖v_m‖² of M heads or neurons, ‖f‖²_K of their limit: the E‖v(W)‖² that
-            is at most a multiple of B(f*) (``target.attention_norm()``, ``.network_norm(N)``).
+            is at most a multiple of B(f*), see `finetti.bounds.random_features`.
         sum_of_norms: Σ_m ‖v_m‖, at most a multiple of √B(f*); never above √squared_norm. None of
             the limit, where it is E‖v(W)‖.
 

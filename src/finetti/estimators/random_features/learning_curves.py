@@ -1,4 +1,4 @@
-"""What random-feature models learn of the targets of paper R: a kind of trial for studies."""
+"""What random-feature models learn of the targets of paper R: a kind of trial, and its figure."""
 
 from collections.abc import Iterator
 from typing import Any, Literal, get_args
@@ -9,10 +9,11 @@ from pydantic import PositiveInt
 
 from finetti.attention.random_features.random_feature_attention import RandomFeatureAttention
 from finetti.attention.random_features.random_feature_mlp import RandomFeatureMLP
+from finetti.core.errors import bad_argument
 from finetti.core.keys import generator, random_key
+from finetti.display.charts.line_charts import Chart, line_chart
 from finetti.estimators.ridge_system import Floats, decompose_gram, ridge_grid
-from finetti.estimators.sets.token_data import FAMILIES, random_directions
-from finetti.estimators.sets.token_targets import TokenTarget
+from finetti.estimators.sets.token_data import FAMILIES, TokenTarget, random_directions
 
 Model = Literal["RFA", "BRFA", "RFMLP", "SOFT", "EXP"]
 Family = Literal["key_power", "correlation_power"]
@@ -101,3 +102,49 @@ def _features(module: Any, sets: Floats) -> Iterator[Floats]:
         with jax.enable_x64(False):
             found = module.features(part[:, 0], part[:, 1:])
         yield np.asarray(found[: len(sets) - start], np.float64)
+
+
+AXES = {
+    "n_samples": "samples n",
+    "n_heads": "heads M",
+    "n_keys": "keys N",
+    "dimension": "dimension d",
+}
+
+
+def learning_chart(table: Any, target: str, against: str = "n_samples") -> Chart:
+    """Mean test error of every model, with a band of one standard error over the replicates.
+
+    Args:
+        table: of a study, trial by trial: ``study.table()`` or ``store_table(file)``.
+        target: the column with its errors, as "key_power_2".
+        against: the parameter on the horizontal axis: n_samples, n_heads, n_keys or dimension.
+
+    >>> import pandas as pd
+    >>> trials = {"model": ["RFA"] * 4, "n_samples": [16, 16, 32, 32], "f": [0.9, 1.1, 0.4, 0.6]}
+    >>> learning_chart(pd.DataFrame(trials), "f").save("f.svg").unlink()
+    """
+    owner = "learning_chart"
+    if against not in AXES:
+        raise bad_argument("against", owner, f"one of {', '.join(AXES)}", repr(against))
+    missing = [name for name in (target, against, "model") if name not in table]
+    if missing:
+        wanted = f"a table of a study of learn_targets, with a column {missing[0]}"
+        raise bad_argument("table", owner, wanted, f"the columns {', '.join(table)}")
+    groups = table.dropna(subset=[target]).groupby(["model", against])[target]
+    summary = groups.agg(error="mean", sem="sem").reset_index()
+    summary["low"], summary["high"] = (summary["error"] + sign * summary["sem"] for sign in (-1, 1))
+    return line_chart(
+        summary.drop(columns="sem").to_dict("records"),
+        against,
+        "error",
+        color="model",
+        low="low",
+        high="high",
+        reference=1.0,
+        log_x=True,
+        log_y=True,
+        title=f"{target} (band: one standard error, dashed: the mean)",
+        x_title=AXES[against],
+        y_title="test error / variance",
+    )

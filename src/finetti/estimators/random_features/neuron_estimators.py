@@ -4,11 +4,11 @@ from typing import Any
 
 from finetti.attention.random_features.random_feature_mlp import RandomFeatureMLP
 from finetti.core.errors import InputError
-from finetti.estimators.random_features.chunked_models import ChunkedRegressor
+from finetti.estimators.random_features.feature_ridge import FeatureRegressor
 from finetti.estimators.sets.token_sets import TokenSets
 
 
-class RandomFeatureMLPRegressor(ChunkedRegressor):
+class RandomFeatureMLPRegressor(FeatureRegressor):
     """M random ReLU neurons on all tokens of a set at once, with fitted values (RFMLP).
 
     f(x₀, x_{1:N}) = c + Σ_m σ(⟨w_m, [x₀; x₁; …; x_N; 1]⟩) v_m,   w_m ∼ N(0, I/(N + 2))

@@ -6,16 +6,22 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.numbers import as_positive
-from finetti.estimators.ridge_system import Floats, RidgePath
+from finetti.estimators.criterion_path import CriterionPath
+from finetti.estimators.ridge_system import Floats
 from finetti.estimators.sets.token_sets import TokenSets, read_sets
-from finetti.estimators.targets import at_least_two, classes_in, classes_of, numbers, signs
-from finetti.estimators.undo import all_or_nothing
+from finetti.estimators.targets import (
+    MultiTargetMixin,
+    decode_classes,
+    encode_signs,
+    find_classes,
+    regression_targets,
+)
 
 BESIDE_SETS = {"query": True, "mask": True}
 
@@ -27,11 +33,11 @@ class SetModel(BaseEstimator, abc.ABC):
     token_scale: Any
     token_scale_: float
     ridge_: float
-    ridge_path_: RidgePath | None
+    ridge_path_: CriterionPath | None
     intercept_: Any
 
     @abc.abstractmethod
-    def _fit(self, sets: TokenSets, targets: Floats, weights: Floats) -> None:
+    def _fit(self, sets: TokenSets, targets: Floats, weights: Floats | None) -> None:
         """Fit to targets (n,) or (n, t), and to tokens that are scaled already."""
 
     @abc.abstractmethod
@@ -42,16 +48,30 @@ class SetModel(BaseEstimator, abc.ABC):
     def _predict(self, sets: TokenSets) -> NDArray[Any]:
         """(n,) or (n, t), as the targets were."""
 
-    def _fit_checked(
-        self, X: Any, targets: Floats, sample_weight: Any, query: Any, mask: Any
+    def _keep_classes(self, targets: Callable[[], Any]) -> None:
+        """Of classifiers: keep the classes among all targets."""
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, query: Any = None, mask: Any = None
     ) -> Self:
-        sets = read_sets(self, X, query, mask, n_tokens=self.n_tokens, reset=True)
-        weights = np.ones(len(targets))
-        if sample_weight is not None:
-            weights = _check_sample_weight(sample_weight, sets.query, ensure_non_negative=True)
+        """Fit to sets ``X`` and targets ``y``: numbers (n,) or (n, t), or classes (n,)."""
+        self._keep_classes(lambda: y)
+        sets, targets, weights = self._read(X, y, sample_weight, query, mask, reset=True)
         self.token_scale_ = self._scale_of(lambda: sets.square_sums(weights))
         self._fit(sets.scaled(self.token_scale_), targets, weights)
         return self
+
+    def _read(
+        self, X: Any, y: Any, sample_weight: Any, query: Any, mask: Any, *, reset: bool
+    ) -> tuple[TokenSets, Floats, Floats | None]:
+        """Sets, targets and weights, checked."""
+        targets = self._as_targets(X, y)
+        sets = read_sets(self, X, query, mask, n_tokens=self.n_tokens, reset=reset)
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(
+                sample_weight, sets.query, ensure_non_negative=True
+            )
+        return sets, targets, sample_weight
 
     def _scale_of(self, square_sums: Callable[[], NDArray[np.float64]]) -> float:
         """`token_scale` as a number; the sums, see `TokenSets`, are taken for "auto" alone."""
@@ -87,18 +107,11 @@ class SetModel(BaseEstimator, abc.ABC):
         return tags
 
 
-class SetRegressor(RegressorMixin, SetModel):
+class SetRegressor(MultiTargetMixin, SetModel):
     """Numbers as targets, one or several."""
 
-    @all_or_nothing
-    def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, *, query: Any = None, mask: Any = None
-    ) -> Self:
-        """Fit to sets ``X`` and targets ``y``, (n,) or (n, t)."""
-        return self._fit_checked(X, self._as_targets(X, y), sample_weight, query, mask)
-
     def _as_targets(self, X: Any, y: Any) -> Floats:
-        return numbers(self, X, y)
+        return regression_targets(self, X, y)
 
     def predict(self, X: Any, *, query: Any = None, mask: Any = None) -> NDArray[Any]:
         """(n,) or (n, t)."""
@@ -111,28 +124,18 @@ class SetRegressor(RegressorMixin, SetModel):
         found = self.predict(X, query=query, mask=mask)
         return float(r2_score(y, found, sample_weight=sample_weight))
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
-
 
 class SignClassifier(ClassifierMixin, SetModel):
     """Classes as targets ±1: one for two classes, else one for each."""
 
     classes_: NDArray[Any]
 
-    @all_or_nothing
-    def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, *, query: Any = None, mask: Any = None
-    ) -> Self:
-        """Fit to sets ``X`` and classes ``y``, (n,)."""
-        self.classes_ = at_least_two(self, classes_in(self, y))
-        return self._fit_checked(X, self._as_targets(X, y), sample_weight, query, mask)
+    def _keep_classes(self, targets: Callable[[], Any]) -> None:
+        self.classes_ = find_classes(self, targets())
 
     def _as_targets(self, X: Any, y: Any) -> Floats:
         check_consistent_length(X, y)
-        return signs(y, self.classes_)
+        return encode_signs(y, self.classes_)
 
     def decision_function(self, X: Any, *, query: Any = None, mask: Any = None) -> NDArray[Any]:
         """Of the second class, (n,), or of every class, (n, classes)."""
@@ -141,7 +144,7 @@ class SignClassifier(ClassifierMixin, SetModel):
     def predict(self, X: Any, *, query: Any = None, mask: Any = None) -> NDArray[Any]:
         """The class of the largest output, (n,)."""
         outputs = self.decision_function(X, query=query, mask=mask)
-        return classes_of(outputs, self.classes_)
+        return decode_classes(outputs, self.classes_)
 
     def score(
         self, X: Any, y: Any, sample_weight: Any = None, *, query: Any = None, mask: Any = None
