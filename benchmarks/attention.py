@@ -12,15 +12,14 @@ is that of 64 queries against a float64 solution, relative to the largest value.
 """
 
 import argparse
-import ctypes
 import json
 import math
-import os
 import statistics
-import subprocess
 import sys
 import time
 from pathlib import Path
+
+from harness import Failed, forget_peak, gemm_gflops, resident_kilobytes, run_worker
 
 D_K, D_V, RIDGE, SCALE = 16, 64, 0.1, 0.25
 PEERS = (
@@ -126,28 +125,12 @@ def call_of(peer, length, gradient):
     return torch_call(length, gradient, peer.removeprefix("torch-"))
 
 
-def gemm_rates():
-    """GFLOP/s of a 2048³ product in float32 and float64: the limit that the machine shows today."""
-    import numpy as np
-
-    rates = {}
-    for dtype in ("float32", "float64"):
-        matrix = np.random.default_rng(0).normal(size=(2048, 2048)).astype(dtype)
-        times = []
-        for _ in range(6):
-            start = time.perf_counter()
-            matrix @ matrix
-            times.append(time.perf_counter() - start)
-        rates[dtype] = 2 * 2048**3 / min(times) / 1e9
-    return rates
-
-
 def worker(peer, length, mode, seconds):
     if peer == "gemm":
-        print(json.dumps(gemm_rates()))
+        print(json.dumps({dtype: gemm_gflops(dtype=dtype) for dtype in ("float32", "float64")}))
         return
     run = call_of(peer, length, mode == "gradient")
-    before = resident("VmRSS")
+    before = resident_kilobytes("VmRSS")
     run()  # compiles, allocates
     forget_peak()
     times = []
@@ -155,23 +138,11 @@ def worker(peer, length, mode, seconds):
         start = time.perf_counter()
         run()
         times.append(time.perf_counter() - start)
-    peak = resident("VmHWM") - before
+    peak = resident_kilobytes("VmHWM") - before
     result = {"seconds": statistics.median(times), "megabytes": peak / 1024}
     if mode == "forward" and length <= LARGEST_JUDGED and peer not in ("primal", "dual"):
         result["error"] = error_of(run(), length)
     print(json.dumps(result))
-
-
-def resident(which):
-    """Kilobytes of memory in use (VmRSS) or the most since `forget_peak` (VmHWM), on Linux."""
-    status = Path("/proc/self/status").read_text()
-    return int(status.split(which + ":")[1].split()[0])
-
-
-def forget_peak():
-    """Compiling takes memory once; what a call takes is measured without it."""
-    ctypes.CDLL(None).malloc_trim(0)
-    Path("/proc/self/clear_refs").write_text("5")
 
 
 def error_of(answer, length):
@@ -187,19 +158,14 @@ def error_of(answer, length):
 
 
 def measure(peer, length, mode, options):
-    threads = str(options.threads)
-    environment = os.environ | {
-        "OMP_NUM_THREADS": threads,
-        "MKL_NUM_THREADS": threads,
-        # XLA brings its own threads; those of the BLAS behind JAX would spin beside them.
-        "OPENBLAS_NUM_THREADS": threads if peer in NOT_OURS else "1",
-    }
-    command = [sys.executable, __file__, "--worker", peer, str(length), mode, str(options.seconds)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    if done.returncode:
-        print(f"{peer} at L = {length}, {mode}: failed\n{done.stderr[-500:]}", file=sys.stderr)
+    # XLA brings its own threads; those of the BLAS behind JAX would spin beside them.
+    blas_threads = options.threads if peer in NOT_OURS else 1
+    arguments = ["--worker", peer, length, mode, options.seconds]
+    try:
+        return run_worker(arguments, options.threads, blas_threads)
+    except Failed as error:
+        print(f"{peer} at L = {length}, {mode}: failed\n{error}", file=sys.stderr)
         return None
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 def medians(length, mode, options):

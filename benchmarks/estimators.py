@@ -18,14 +18,11 @@ relative to their spread. Peak memory is what a fit takes beside its data.
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
-import sys
 import time
 from pathlib import Path
 
-from attention import forget_peak, gemm_rates, resident
+from harness import forget_peak, gemm_gflops, resident_kilobytes, run_worker
 
 HEADS, KEYS, DIMENSION, RIDGE, SEED = 200, 16, 16, 1.0, 0
 FEATURES = HEADS * (DIMENSION + 1)
@@ -183,15 +180,15 @@ def worker(peer, n):
     tokens, targets, held_out = data(n)
     FITS[peer](tokens[:5000], targets[:5000])()
     forget_peak()
-    before = resident("VmRSS")
+    before = resident_kilobytes("VmRSS")
     fit = FITS[peer](tokens, targets)
     start = time.perf_counter()
     predict = fit()
     seconds = time.perf_counter() - start
     return {
         "seconds": seconds,
-        "megabytes": (resident("VmHWM") - before) / 1024,
-        "rate": gemm_rates()["float32"],
+        "megabytes": (resident_kilobytes("VmHWM") - before) / 1024,
+        "rate": gemm_gflops(),
         "predictions": predict(held_out).tolist(),
     }
 
@@ -224,15 +221,7 @@ def latencies():
 
 
 def measure(peer, n, threads):
-    environment = os.environ | {
-        "OMP_NUM_THREADS": str(threads),
-        "OPENBLAS_NUM_THREADS": str(threads),
-    }
-    command = [sys.executable, __file__, "--worker", peer, str(n)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    if done.returncode:
-        raise SystemExit(f"{peer} at n = {n} failed:\n{done.stderr[-1500:]}")
-    return json.loads(done.stdout.splitlines()[-1])
+    return run_worker(["--worker", peer, n], threads)
 
 
 def show_latency(options):

@@ -13,7 +13,8 @@ products it makes, and "of GEMM" what this is of a 2048³ product in the same pr
 import argparse
 import itertools
 import os
-import time
+
+from harness import CLOCKS, gemm_gflops, least_seconds
 
 LENGTH = 4096
 RULES = ("linear", "delta", "delta, decay .99")
@@ -92,19 +93,10 @@ def flops(name, heads, width):
     return heads * LENGTH * per_token
 
 
-def gemm():
-    import jax
-    import numpy as np
-
-    matrix = jax.numpy.asarray(np.random.default_rng(0).normal(size=(2048, 2048)), "float32")
-    product = jax.jit(lambda a: a @ a)
-    return lambda: jax.block_until_ready(product(matrix))
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--clock", choices=["wall", "cpu"], default="wall")
+    parser.add_argument("--clock", choices=CLOCKS, default="wall")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--heads", nargs="+", type=int, default=[1, 8, 2])
     parser.add_argument("--widths", nargs="+", type=int, default=[64, 64, 128])
@@ -112,16 +104,7 @@ def main():
     allowed = sorted(os.sched_getaffinity(0))[-options.threads :]
     os.sched_setaffinity(0, allowed)  # before JAX counts the processors
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    now = {"wall": time.perf_counter, "cpu": time.process_time}[options.clock]
-    product = gemm()
-
-    def seconds(call):
-        start = now()
-        call()
-        return now() - start
-
-    product()
-    rate = 2 * 2048**3 / min(seconds(product) for _ in range(options.rounds)) / 1e9
+    rate = gemm_gflops("jax", clock=options.clock)
     print(f"L = {LENGTH}, {options.threads} thread(s), {options.clock} time, ", end="")
     print(f"least of {options.rounds} rounds; GEMM {rate:.0f} GFLOP/s in float32\n")
     print(
@@ -134,7 +117,7 @@ def main():
             times = dict.fromkeys(calls, float("inf"))
             for _ in range(options.rounds):
                 for way, call in calls.items():
-                    times[way] = min(times[way], seconds(call))
+                    times[way] = min(times[way], least_seconds(call, clock=options.clock))
             print(row(heads, width, name, gradient, times, rate), flush=True)
 
 

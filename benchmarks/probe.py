@@ -20,10 +20,9 @@ in m·T between those measured.
 import argparse
 import json
 import os
-import subprocess
-import sys
-import time
 from pathlib import Path
+
+from harness import CLOCKS, gemm_gflops, least_seconds, run_worker
 
 DROPOUTS = {"none": (0, 0, 0), "attention": (0, 0.1, 0.1), "paper": (0.1, 0.1, 0.1)}
 GOALS = {"none": 100, "attention": 20, "paper": 5, "validation": 100}
@@ -180,69 +179,31 @@ def pytorch(length, samples, dropout, cohort):
 PEERS = {"finetti": finetti, "pytorch": pytorch}
 
 
-def least(call, seconds, clock):
-    """The least time of a call among those that fit into the given time, after a first one."""
-    now = {"wall": time.perf_counter, "cpu": time.process_time}[clock]
-    call()
-    found, end = [], time.perf_counter() + seconds
-    while len(found) < 2 or time.perf_counter() < end:
-        start = now()
-        call()
-        found.append(now() - start)
-    return min(found)
-
-
-def gemm_rate(peer, clock):
-    """GFLOP/s of a 2048³ float32 product in the peer's own library."""
-    import numpy as np
-
-    matrix = np.random.default_rng(0).normal(size=(2048, 2048)).astype(np.float32)
-    if peer == "pytorch":
-        import torch
-
-        there = torch.tensor(matrix)
-        return 2 * 2048**3 / least(lambda: there @ there, 0.5, clock) / 1e9
-    import jax
-
-    there = jax.numpy.asarray(matrix)
-    product = jax.jit(lambda a: a @ a)
-    return 2 * 2048**3 / least(lambda: product(there).block_until_ready(), 0.5, clock) / 1e9
-
-
 def worker(peer, length, samples, dropout, options):
     iterate, count, validate = PEERS[peer](length, samples, dropout, options.cohort)
+
+    def least(call):
+        call()  # compiles
+        return least_seconds(call, options.seconds, 2, options.clock)
+
+    library = {"finetti": "jax", "pytorch": "torch"}[peer]
     result = {
-        "iteration": least(iterate, options.seconds, options.clock) / count,
-        "rate": gemm_rate(peer, options.clock),
+        "iteration": least(iterate) / count,
+        "rate": gemm_gflops(library, clock=options.clock),
     }
     if dropout == "none":
-        result["validation"] = least(validate, options.seconds, options.clock)
+        result["validation"] = least(validate)
     return result
 
 
 def measure(peer, length, dropout, options):
+    arguments = ["--worker", peer, length, dropout]
+    for name in ("clock", "seconds", "cohort", "samples", "threads"):
+        arguments += [f"--{name}", getattr(options, name)]
     flags = os.environ.get("XLA_FLAGS", "")
     if options.threads == 1:
         flags += " --xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
-    environment = os.environ | {
-        "OMP_NUM_THREADS": str(options.threads),
-        "OPENBLAS_NUM_THREADS": "1",
-        "XLA_FLAGS": flags,
-    }
-    allowed = sorted(os.sched_getaffinity(0))[: options.threads]
-    command = [sys.executable, __file__, "--worker", peer, str(length), dropout]
-    for name in ("clock", "seconds", "cohort", "samples", "threads"):
-        command += [f"--{name}", str(getattr(options, name))]
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        env=environment,
-        preexec_fn=lambda: os.sched_setaffinity(0, allowed),
-    )
-    if done.returncode:
-        raise SystemExit(f"{peer} at T = {length} failed:\n{done.stderr[-1500:]}")
-    return json.loads(done.stdout.splitlines()[-1])
+    return run_worker(arguments, options.threads, 1, environment={"XLA_FLAGS": flags})
 
 
 def best(runs, peer, length, dropout, what):
@@ -305,7 +266,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=2.0, help="per measurement")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--cohort", type=int, default=1, help="networks under one vmap")
-    parser.add_argument("--clock", choices=["wall", "cpu"], default="wall")
+    parser.add_argument("--clock", choices=CLOCKS, default="wall")
     parser.add_argument("--out", type=Path, help="write all numbers as JSON")
     parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -16,16 +16,16 @@ from finetti.core.numbers import largest_of, smallest_of
 
 ROOT = Path(__file__).parent.parent
 WHOLE = {  # counts, widths and depths
-    "attention/binary/dropped_tokens.py": ("max(size for size in range",),
-    "attention/cme/iterative.py": ("min(rank,",),
-    "attention/fast_weights/chunks.py": ("min(chunk,",),
-    "boolean/gates.py": ("max(self.level(",),
-    "boolean/loading.py": ("max(1, heads)",),
+    "probe/cls_attention/dropped_tokens.py": ("max(size for size in range",),
+    "attention/cme/conjugate_gradients.py": ("min(rank,",),
+    "attention/fast_weights/chunked_scan.py": ("min(chunk,",),
+    "boolean/language/gate_graph.py": ("max(self.level(",),
+    "boolean/network/weight_file.py": ("max(1, heads)",),
     "boolean/network/block.py": ("max(read.head ",),
-    "boolean/network/gate_blocks.py": ("max(gate.level ",),
+    "boolean/network/gate_heads.py": ("max(gate.level ",),
     "boolean/network/recognition.py": ("max(len(",),
     "boolean/network/runner.py": ("max(block.n_heads ",),
-    "boolean/trials.py": ("min(limit,",),
+    "boolean/verify/gate_proof.py": ("min(limit,",),
     "bounds/exchangeability/residual_class.py": ("max(len(",),
     "bounds/sparse_variables/transformer_class.py": ("max(np.shape(",),
     "claims/exchangeability/residual_capacity.py": ("max(network.dimension,", "max((4 + heads) "),
@@ -36,7 +36,7 @@ WHOLE = {  # counts, widths and depths
     "probe/probe_result.py": ("max(length ",),
 }
 SETTINGS = {  # limits of charts, of memory and of searches, no results
-    "audit/changes.py": ("max(ROUNDING[",),
+    "audit/compare/weight_changes.py": ("max(ROUNDING[",),
     "claims/results.py": ("max((end for end",),
     "probe/charts.py": ("max(low,",),
     "probe/search/search_design.py": ("min(high,", "max(low, high)"),

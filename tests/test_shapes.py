@@ -9,7 +9,7 @@ import jaxtyping
 import pytest
 
 import finetti
-from finetti.attention.cme.primal import primal_weights
+from finetti.attention.cme.feature_space import primal_weights
 from finetti.core.errors import InputError
 from finetti.kernels import RBF
 from shapes import has_shape

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finetti.attention.cme import checked, conditional_mean
+from finetti.attention.cme import conditional_mean
+from finetti.attention.cme import mixed_precision as checked
 
 
 class Context(NamedTuple):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from finetti.attention import ConditionalMean, cme_attention
-from finetti.attention.cme.primal import primal_prefixes
+from finetti.attention.cme.feature_space import primal_prefixes
 from finetti.core.errors import InputError
 from finetti.kernels import RBF, Exponential, Linear, Polynomial
 

@@ -7,7 +7,7 @@ import pytest
 from jax.extend.core import jaxprs_in_params
 
 from finetti.attention import DeltaRule, LinearAttention
-from finetti.attention.fast_weights import base
+from finetti.attention.fast_weights import state_attention as base
 from finetti.attention.fast_weights.recurrence import recurrence
 from finetti.kernels import Polynomial
 

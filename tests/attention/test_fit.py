@@ -8,7 +8,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
 
 from finetti.attention import fit_kernel
-from finetti.attention.cme.fit import INTERVAL_DEPTH
+from finetti.attention.cme.kernel_fit import INTERVAL_DEPTH
 from finetti.core.errors import InputError
 from finetti.kernels import RBF, Linear
 

@@ -10,7 +10,7 @@ import pytest
 
 from finetti.attention import ConditionalMean, KernelSmoother, Softmax, cme_attention
 from finetti.attention.cme.plan import ROUTES
-from finetti.attention.cme.route import Call
+from finetti.attention.cme.routes import Call
 from finetti.kernels import RBF, Exponential, Linear, Matern, Polynomial
 
 close = partial(np.testing.assert_allclose, rtol=0)

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from finetti.attention import ConditionalMean
-from finetti.attention.cme import checked, mixed
-from finetti.attention.cme.gram_product import KeySystem, key_noise
-from finetti.attention.contexts import ContextArrays
+from finetti.attention.cme import float32_factor as mixed
+from finetti.attention.cme import mixed_precision as checked
+from finetti.attention.cme.gram_products import KeySystem, key_noise
+from finetti.attention.context_batch import ContextArrays
 from finetti.kernels import RBF, Linear
 
 pytestmark = pytest.mark.rounding

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from finetti.attention.cme.conditional_mean import ConditionalMean
+from finetti.attention.modules.smoother import KernelSmoother
+from finetti.attention.modules.softmax import Softmax
 from finetti.attention.networks.head import Head
 from finetti.attention.networks.multihead import ConcatenatedHeads, MultiHead
-from finetti.attention.smoother import KernelSmoother
-from finetti.attention.softmax import Softmax
 from finetti.core.errors import InputError
 from finetti.kernels.rbf import RBF
 

@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 
 from finetti.attention import ConditionalMean, cme_attention
-from finetti.attention.cme import conditional_mean, decode, gram_product, iterative
-from finetti.attention.cme import system as linear
-from finetti.attention.cme.route import Route
+from finetti.attention.cme import conditional_mean
+from finetti.attention.cme import conjugate_gradients as iterative
+from finetti.attention.cme import dense_system as linear
+from finetti.attention.cme import gram_products as gram_product
+from finetti.attention.cme.routes import Route
+from finetti.attention.decoding import factor_cache as decode
 from finetti.core.block_cg import conjugate_gradients
 from finetti.core.errors import InputError
 from finetti.core.solves import diagonal_floor

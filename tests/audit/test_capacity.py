@@ -25,9 +25,9 @@ from finetti.audit import (
     moved_weights,
     tuned_network,
 )
-from finetti.audit.capacity import BEFORE_ROUNDING, PAPERS, TUNING, _prices
-from finetti.audit.nearest import left_assumptions, projected_class, residual_class
-from finetti.audit.result import TITLES
+from finetti.audit.capacity.capacity_rows import BEFORE_ROUNDING, PAPERS, TUNING, _prices
+from finetti.audit.capacity.nearest_class import left_assumptions, projected_class, residual_class
+from finetti.audit.measures.measurements import TITLES
 from finetti.bounds import Sample
 from finetti.bounds.ours import BlocksCovering, BlocksGap
 from finetti.core.errors import UnsupportedError
@@ -392,7 +392,7 @@ def test_families_that_the_layout_was_written_for_have_values(model_type, tmp_pa
 
 def test_a_map_says_for_which_families_it_is(tmp_path):
     arrays, config, _ = make.synthetic("llama")
-    shipped = (files("finetti.audit") / "layouts.toml").read_text("utf-8")
+    shipped = (files("finetti.audit.layouts") / "layouts.toml").read_text("utf-8")
     (text,) = (part for part in shipped.split("\n\n") if part.startswith("[llama]"))
     path = make.write(tmp_path, arrays, config | {"model_type": "twin"})
     table = tmp_path / "own.toml"

@@ -15,7 +15,7 @@ from finetti.audit import (
     measure_capacity,
     measure_checkpoint,
 )
-from finetti.audit.page import _moved
+from finetti.audit.audit_page import _moved
 from finetti.core.errors import InputError
 
 MOVED = {

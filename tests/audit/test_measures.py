@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import checkpoints as make
 from finetti.audit import measure_checkpoint, measure_matrix, measure_product
-from finetti.audit.certified import certified_spectral, gamma
-from finetti.audit.singular import singular_values
+from finetti.audit.measures.certified_norm import certified_spectral, gamma
+from finetti.audit.measures.singular_values import singular_values
 from finetti.core import norms
 
 
@@ -44,7 +44,7 @@ def check_plain(found, matrix):
 @pytest.mark.parametrize("block", [2**20, 8])
 @pytest.mark.parametrize("shape", [(5, 5), (3, 7), (7, 3), (1, 4), (4, 1)])
 def test_matrix_and_product_against_numpy(shape, block, monkeypatch):
-    monkeypatch.setattr("finetti.audit.measures.BLOCK", block)
+    monkeypatch.setattr("finetti.audit.measures.matrix_norms.BLOCK", block)
     rng = np.random.default_rng(sum(shape))
     left, right = rng.normal(size=shape), rng.normal(size=shape)
     check_plain(measure_matrix(left), left)

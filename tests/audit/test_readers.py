@@ -10,7 +10,7 @@ from safetensors.numpy import save_file
 
 import checkpoints as make
 from finetti.audit import measure_checkpoint, open_checkpoint
-from finetti.audit.safetensors_files import read_safetensors
+from finetti.audit.readers.safetensors_file import read_safetensors
 from finetti.core.errors import InputError
 
 F32 = np.ones(4, "<f4").tobytes()
@@ -162,7 +162,7 @@ def test_a_file_that_cannot_be_mapped_is_not_called_changed(tmp_path):
 
 
 def test_npz_that_declares_too_much(tmp_path, monkeypatch):
-    monkeypatch.setattr("finetti.audit.npz_files.MAX_UNPACKED", 1000)
+    monkeypatch.setattr("finetti.audit.readers.npz_file.MAX_UNPACKED", 1000)
     np.savez(tmp_path / "x.npz", a=np.zeros(200))
     refused(tmp_path / "x.npz", "at most 1000 are")
 
@@ -238,7 +238,7 @@ def test_a_packed_table_is_unpacked_once(tmp_path, monkeypatch):
     arrays = make.synthetic("gpt2")[0]
     words = np.random.default_rng(0).normal(size=(50, make.WIDTH))
     np.savez(tmp_path / "x.npz", **arrays, **{"wte.weight": words, "lm_head.weight": words})
-    monkeypatch.setattr("finetti.audit.auditing.BLOCK", 16)
+    monkeypatch.setattr("finetti.audit.measures.checkpoint_audit.BLOCK", 16)
     opened, open_member = [], zipfile.ZipFile.open
 
     def counted(archive, member, *rest, **more):

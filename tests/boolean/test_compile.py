@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from finetti.boolean import And, Majority, Parity, Symmetric, Threshold, TruthTable, compile
-from finetti.boolean.arguments import BASES
+from finetti.boolean.compiler.compiler_options import BASES
 from finetti.boolean.embeddings import EMBEDDINGS
-from finetti.boolean.functions.base import all_bits
+from finetti.boolean.language.rule import all_bits
 from finetti.boolean.printed import coherent_basis
 
 CASES = [(embedding, basis) for embedding in EMBEDDINGS for basis in BASES]

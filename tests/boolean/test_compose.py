@@ -12,9 +12,9 @@ import pytest
 import scipy.sparse
 
 from finetti.boolean import And, Parity, compile, compose, load, parse
-from finetti.boolean.arguments import BASES
-from finetti.boolean.functions.base import all_bits
-from finetti.boolean.gates import split
+from finetti.boolean.compiler.compiler_options import BASES
+from finetti.boolean.language.gate_graph import split
+from finetti.boolean.language.rule import all_bits
 from finetti.bounds import Sample
 from finetti.bounds.sparse_variables import MultiHeadClass, MultiHeadCovering
 from finetti.core.errors import InputError

@@ -13,8 +13,8 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from finetti.boolean import compose, load, parse
-from finetti.boolean.embeddings.positions import DensePositions
-from finetti.boolean.functions.base import all_bits
+from finetti.boolean.embeddings.position_vectors import DensePositions
+from finetti.boolean.language.rule import all_bits
 from finetti.core.errors import InputError
 
 T = 7

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from finetti.boolean import compile, load, parse
-from finetti.boolean.arguments import BASES
+from finetti.boolean.compiler.compiler_options import BASES
 from finetti.boolean.embeddings import EMBEDDINGS
-from finetti.boolean.functions.base import all_bits
+from finetti.boolean.language.rule import all_bits
 from finetti.core.errors import InputError
 
 T = 6

@@ -8,7 +8,7 @@ from safetensors.numpy import load_file, save_file
 
 from finetti.boolean import Symmetric, TruthTable, compile, load, saving
 from finetti.boolean.embeddings import EMBEDDINGS
-from finetti.boolean.functions.base import BooleanFunction
+from finetti.boolean.language.rule import BooleanFunction
 from finetti.core.errors import InputError
 
 

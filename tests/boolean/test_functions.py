@@ -17,7 +17,7 @@ from finetti.boolean import (
     simplify,
     spectrum,
 )
-from finetti.boolean.functions.base import all_bits, binary_array
+from finetti.boolean.language.rule import all_bits, binary_array
 from finetti.core.errors import InputError
 
 BITS = all_bits(6)

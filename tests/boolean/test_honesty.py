@@ -13,18 +13,18 @@ from finetti.boolean import (
     TruthTable,
     compile,
     parse,
-    verification,
 )
 from finetti.boolean.check import EXACT_RTOL, MAX_ROUNDING_RTOL
 from finetti.boolean.domain import MAX_SCORE_LEAD
 from finetti.boolean.embeddings import EMBEDDINGS, find_embedding
-from finetti.boolean.embeddings.base import HeadMatrices
-from finetti.boolean.embeddings.positions import DensePositions
-from finetti.boolean.functions.base import all_bits
+from finetti.boolean.embeddings.position_vectors import DensePositions
+from finetti.boolean.embeddings.token_embedding import HeadMatrices
+from finetti.boolean.language.rule import all_bits
 from finetti.boolean.network.block import Block
 from finetti.boolean.network.lookup import Lookup, make_lookup
-from finetti.boolean.network.proof import output_bounds, proof_fits, proof_work
-from finetti.boolean.network.worst_case import feature_ranges
+from finetti.boolean.verify import verification
+from finetti.boolean.verify.adversary import feature_ranges
+from finetti.boolean.verify.interval_bound import output_bounds, proof_fits, proof_work
 from finetti.core.errors import InputError
 
 pytestmark = pytest.mark.rounding
@@ -166,7 +166,7 @@ def test_rounding_is_no_error_and_nothing_else_is_rounding():
 def test_float32_that_fails_is_said(monkeypatch):
     import jax.numpy as jnp
 
-    from finetti.boolean.network import module
+    from finetti.boolean.network import boolean_transformer as module
 
     # Ramps of size 4s·1e6 beside a value of 1: float32 errs by about 4s·1e6·2^-24 = 48.
     compiled = compile(Symmetric(range(200), np.r_[1e6 * (np.arange(200) % 2), 1.0]), 300)

@@ -7,13 +7,21 @@ import pytest
 import scipy.sparse as sp
 
 from finetti.boolean import And, TruthTable, compile, compose
-from finetti.boolean.arguments import BASES
+from finetti.boolean.compiler.compiler_options import BASES
 from finetti.boolean.embeddings import EMBEDDINGS
-from finetti.boolean.embeddings.basis import automatic_width, draw_basis, measure_geometry
-from finetti.boolean.embeddings.positions import DensePositions, SignPositions, SparsePositions
-from finetti.boolean.functions.base import all_bits
+from finetti.boolean.embeddings.position_geometry import (
+    automatic_width,
+    draw_basis,
+    measure_geometry,
+)
+from finetti.boolean.embeddings.position_vectors import (
+    DensePositions,
+    SignPositions,
+    SparsePositions,
+)
+from finetti.boolean.language.rule import all_bits
 from finetti.boolean.network.lookup import make_lookup
-from finetti.boolean.network.worst_case import feature_ranges
+from finetti.boolean.verify.adversary import feature_ranges
 
 pytestmark = pytest.mark.rounding
 

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from finetti.boolean import RuleSyntaxError, parse, simplify
-from finetti.boolean.functions.base import all_bits
-from finetti.boolean.functions.expressions import (
+from finetti.boolean.language.expression import (
     ExpressionRule,
     Gate,
     Negation,
     TruthValue,
     Variable,
 )
+from finetti.boolean.language.rule import all_bits
 
 VARIABLES = st.integers(0, 5).map(Variable)
 LEAVES = st.one_of(VARIABLES, VARIABLES, st.booleans().map(TruthValue))

@@ -5,13 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from finetti.boolean import And, Majority, Parity, TruthTable, compile, verification
-from finetti.boolean.arguments import BASES
+from finetti.boolean import And, Majority, Parity, TruthTable, compile
+from finetti.boolean.compiler.compiler_options import BASES
 from finetti.boolean.embeddings import EMBEDDINGS
-from finetti.boolean.functions.base import all_bits
+from finetti.boolean.language.rule import all_bits
 from finetti.boolean.network.lookup import make_lookup
-from finetti.boolean.network.proof import output_bounds
-from finetti.boolean.network.worst_case import feature_ranges
+from finetti.boolean.verify import verification
+from finetti.boolean.verify.adversary import feature_ranges
+from finetti.boolean.verify.interval_bound import output_bounds
 
 pytestmark = pytest.mark.rounding
 

@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from finetti.boolean import compile, compose, saving  # noqa: E402
-from finetti.boolean.trials import make_trials  # noqa: E402
+from finetti.boolean.verify.gate_proof import make_trials  # noqa: E402
 from finetti.core.errors import InputError  # noqa: E402
 
 RULE = "x3 & (x7 | ~x9)"
@@ -72,7 +72,7 @@ def test_in_a_process_of_its_own_it_is_right_on_every_input(tmp_path):
 
 
 def test_a_hook_sees_the_attention_and_may_replace_it(tmp_path):
-    from finetti.boolean.rule_in_torch import load_rule
+    from finetti.boolean.network.rule_in_torch import load_rule
 
     compiled = compile("x1 & x4", 6)
     rule = load_rule(compiled.save_torch(tmp_path / "rule.pt")[0])

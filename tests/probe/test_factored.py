@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finetti.attention.binary import dropped_tokens
-from finetti.attention.binary.binary_tokens import _spread
+from finetti.probe.cls_attention import dropped_tokens
+from finetti.probe.cls_attention.table_attention import _spread
 from finetti.probe.learners import factored_transformer as engine
 from finetti.probe.learners.factored_transformer import factored_logits
 from finetti.probe.learners.paper_transformer import TransformerLearner

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from finetti.boolean import And, Parity, Symmetric, TruthTable, compile, parse
-from finetti.boolean.functions.base import all_bits
+from finetti.boolean.language.rule import all_bits
 from finetti.core.errors import InputError
 from finetti.probe import HiddenRule, HiddenTask, make_rule
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from finetti.boolean import compile, spectrum
-from finetti.boolean.functions.base import all_bits
+from finetti.boolean.language.rule import all_bits
 from finetti.core.errors import InputError
 from finetti.probe import HiddenTask, ShowsAttention, attention_mass, make_rule, walsh_trace
 

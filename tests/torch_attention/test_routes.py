@@ -7,10 +7,13 @@ torch = pytest.importorskip("torch")
 from finetti import torch as finetti_torch  # noqa: E402
 from finetti.torch import (  # noqa: E402
     RBF,
+    Constant,
     Exponential,
     Linear,
     Matern,
+    Periodic,
     Polynomial,
+    RationalQuadratic,
     cme_attention,
     delta_rule_attention,
     kernel_attention,
@@ -38,6 +41,7 @@ KERNELS = {
     "matern": Matern(2.5).double(),
     "polynomial": Polynomial(2).double(),
     "exponential": Exponential().double(),
+    "offset": (RationalQuadratic(0.7) * Periodic(2.5) + Constant(0.5)).double(),
 }
 KEYS = torch.tensor([True, False, True, True])
 WAYS = {
@@ -45,6 +49,7 @@ WAYS = {
     "cme-few-queries": lambda q, k, v: cme_attention(q[..., :1, :], k, v, ridge=0.3),
     "cme-matern": lambda *t: cme_attention(*t, kernel=KERNELS["matern"], ridge=0.3),
     "cme-polynomial": lambda *t: cme_attention(*t, kernel=KERNELS["polynomial"], ridge=0.3),
+    "cme-offset": lambda *t: cme_attention(*t, kernel=KERNELS["offset"], ridge=0.3),
     "cme-exponential": lambda *t: cme_attention(*t, kernel=KERNELS["exponential"], ridge=0.3),
     "cme-keys": lambda *t: cme_attention(*t, attn_mask=KEYS, ridge_per_token=0.1),
     "cme-causal": lambda *t: cme_attention(*t, is_causal=True, return_variance=True),

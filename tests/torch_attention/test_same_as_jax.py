@@ -21,6 +21,9 @@ KERNELS = {
     "matern-1/2": lambda k, n: k.Matern(0.5, n(0.8)),
     "matern-3/2": lambda k, n: k.Matern(1.5, n(0.8)),
     "matern-5/2": lambda k, n: k.Matern(2.5, n(0.8)),
+    "rational-quadratic": lambda k, n: k.RationalQuadratic(n(0.7), n([0.9, 1.3, 0.7])),
+    "periodic": lambda k, n: k.Periodic(n(2.5), n([0.9, 1.3, 0.7])),
+    "offset": lambda k, n: k.RBF(n(0.9)) + k.Constant(n(0.6)),
     "exponential": lambda k, n: k.Exponential(n(0.7)),
     "linear": lambda k, n: k.Linear(),
     "polynomial": lambda k, n: k.Polynomial(2, n(0.5), n(0.7)),
@@ -31,7 +34,10 @@ KERNELS = {
 }
 MEMBERS = [
     *[("cme", name) for name in KERNELS],
-    *[("kernel", name) for name in ("rbf", "matern-1/2", "exponential", "sum-bounded", "product")],
+    *[
+        ("kernel", name)
+        for name in ("rbf", "matern-1/2", "periodic", "exponential", "sum-bounded", "product")
+    ],
     *[("local_linear", name) for name in ("rbf", "exponential")],
     *[("linear", name) for name in ("linear", "polynomial")],
     ("delta_rule", None),

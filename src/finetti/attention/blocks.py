@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from finetti.attention.contexts import ContextArrays, over_contexts
+from finetti.attention.context_batch import ContextArrays, over_contexts
 
 # Numbers in the largest temporary of a block: a few megabytes, which stay near the processor.
 MAX_BLOCK_ENTRIES = 2**19

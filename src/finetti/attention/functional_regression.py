@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 from finetti.attention.fast_weights.delta_rule import DeltaRule
 from finetti.attention.fast_weights.linear_attention import LinearAttention
 from finetti.attention.layout import CausalAlignment, arrange_heads
-from finetti.attention.local_linear import LocalLinear
+from finetti.attention.modules.local_linear import LocalLinear
 from finetti.core.errors import InputError
 from finetti.kernels.kernel import Kernel
 from finetti.kernels.rbf import RBF

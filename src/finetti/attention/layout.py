@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
-from finetti.attention.contexts import (
+from finetti.attention.context_batch import (
     Contexts,
     as_boolean,
     clear_unreadable,

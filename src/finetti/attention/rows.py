@@ -10,15 +10,15 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
-from finetti.attention.base import Attention
 from finetti.attention.blocks import over_queries
-from finetti.attention.contexts import (
+from finetti.attention.context_batch import (
     ContextArrays,
     Contexts,
     arrange,
     mark_unknown,
     set_aside_spoiled,
 )
+from finetti.attention.modules.attention_module import Attention
 from finetti.core.precision import float64_inside
 
 

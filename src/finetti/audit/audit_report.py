@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from finetti.audit.capacity import Capacity
-from finetti.audit.changes import CheckpointChanges
-from finetti.audit.comparison import AuditComparison
-from finetti.audit.gaps import GapCorrelations
-from finetti.audit.result import Audit
+from finetti.audit.capacity.capacity_rows import Capacity
+from finetti.audit.compare.audit_comparison import AuditComparison
+from finetti.audit.compare.gap_correlation import GapCorrelations
+from finetti.audit.compare.weight_changes import CheckpointChanges
+from finetti.audit.measures.measurements import Audit
 from finetti.display.card import Card
 from finetti.display.pages.run_result import RunResult
 

@@ -6,19 +6,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from finetti.audit.adapters import open_tuned
+from finetti.audit.audit_page import AuditReport
 from finetti.audit.audit_report import Audited
-from finetti.audit.auditing import measure_checkpoint
-from finetti.audit.capacity import measure_capacity
-from finetti.audit.changes import compare_checkpoints
-from finetti.audit.checkpoint import Checkpoint
-from finetti.audit.comparison import compare_audits
-from finetti.audit.gaps import correlate_gaps, match_gaps, read_gaps
-from finetti.audit.moved import moved_weights
-from finetti.audit.opening import open_checkpoint
-from finetti.audit.page import AuditReport
+from finetti.audit.capacity.capacity_rows import measure_capacity
+from finetti.audit.compare.audit_comparison import compare_audits
+from finetti.audit.compare.gap_correlation import correlate_gaps, match_gaps, read_gaps
+from finetti.audit.compare.moved import moved_weights
+from finetti.audit.compare.weight_changes import compare_checkpoints
+from finetti.audit.lora_checkpoint import open_tuned
+from finetti.audit.measures.checkpoint_audit import measure_checkpoint
+from finetti.audit.measures.measurements import Audit
 from finetti.audit.proven import prove_checkpoint
-from finetti.audit.result import Audit
+from finetti.audit.readers.checkpoint_files import open_checkpoint
+from finetti.audit.readers.stored_tensor import Checkpoint
 from finetti.bounds.sample import Sample
 from finetti.core.errors import InputError
 from finetti.core.numbers import as_positive

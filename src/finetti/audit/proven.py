@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from finetti.audit.checkpoint import Checkpoint
-from finetti.audit.layouts import read_layouts
-from finetti.audit.mapping import MappedNetwork, map_checkpoint
-from finetti.audit.opening import open_checkpoint
-from finetti.audit.proof import HeadGeometry, prove
+from finetti.audit.layouts.layout_table import read_layouts
+from finetti.audit.layouts.shape_checks import HeadGeometry, prove
+from finetti.audit.layouts.tensor_mapping import MappedNetwork, map_checkpoint
+from finetti.audit.readers.checkpoint_files import open_checkpoint
+from finetti.audit.readers.stored_tensor import Checkpoint
 from finetti.core.errors import InputError
 
 

@@ -54,7 +54,7 @@ class Check:
         error32: the largest error in float32, relative to the value that the rule has there (where
             it is 0, to its smallest value that is not).
         counterexample: the worst input, if the network is wrong in float64.
-        error_bound: the error on ALL 2^T inputs is at most this (`network.proof`), however sums are
+        error_bound: the error on ALL 2^T inputs is at most this, however sums are
             taken; None where that was not computed, for the ``reason``.
         tolerance: what counts as exact, 1e-9 unless another was asked for, with what rounding makes
             of the sums.

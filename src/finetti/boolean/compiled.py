@@ -12,19 +12,19 @@ from finetti.boolean.certificate import Certificate
 from finetti.boolean.check import EXACT_RTOL, Check
 from finetti.boolean.evidence import network_evidence, network_readings
 from finetti.boolean.explanation import Explanation
-from finetti.boolean.functions.base import BooleanFunction, as_rows, binary_array
-from finetti.boolean.network.weights import Network
-from finetti.boolean.parser import as_function
+from finetti.boolean.language.parser import as_function
+from finetti.boolean.language.rule import BooleanFunction, as_rows, binary_array
+from finetti.boolean.network.compiled_network import Network
 from finetti.boolean.refusals import readable_bytes
 from finetti.boolean.saving import save, save_torch
-from finetti.boolean.verification import OnProgress, comparable, verify
+from finetti.boolean.verify.verification import OnProgress, comparable, verify
 from finetti.boolean.words import bits_of, counted, counted_heads, short_text
 from finetti.core.errors import FinettiError, InputError, bad_argument
 from finetti.display.card import Card
 from finetti.display.pages.run_result import RunResult
 
 if TYPE_CHECKING:
-    from finetti.boolean.network.module import BooleanTransformer
+    from finetti.boolean.network.boolean_transformer import BooleanTransformer
     from finetti.display import Document
 
 MAX_WRITTEN_BYTES = 2**31  # of all matrices in float64
@@ -77,7 +77,10 @@ class Compiled(Network, RunResult):
         certificate finds float32 not usable. Bits are not checked under `jax.jit`, where they
         have no values yet: anything that is not 0 counts as 1 (the bag multiplies with it).
         """
-        from finetti.boolean.network.module import BooleanTransformer, warn_of_single  # needs JAX
+        from finetti.boolean.network.boolean_transformer import (  # needs JAX
+            BooleanTransformer,
+            warn_of_single,
+        )
 
         self._refuse_written("module")
         warn_of_single(dtype, self.check)

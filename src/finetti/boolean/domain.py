@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.functions.base import BooleanFunction
-from finetti.boolean.functions.expressions import ExpressionRule
+from finetti.boolean.language.expression import ExpressionRule
+from finetti.boolean.language.rule import BooleanFunction
 from finetti.core.errors import InputError
 
 MAX_WEIGHT = 1e6  # of a weight; of a rule's values, and of the ratio of two of them

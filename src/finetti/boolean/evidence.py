@@ -6,13 +6,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.all_inputs import read_errors
 from finetti.boolean.findings import NetworkEvidence, ReaderProof, Reading
-from finetti.boolean.functions.base import BooleanFunction
-from finetti.boolean.functions.symmetric import Symmetric
-from finetti.boolean.network.weights import Network
-from finetti.boolean.norms import head_capacities, norm_bounds
-from finetti.boolean.verification import comparable
+from finetti.boolean.language.families import Symmetric
+from finetti.boolean.language.rule import BooleanFunction
+from finetti.boolean.network.compiled_network import Network
+from finetti.boolean.verify.cls_proof import read_errors
+from finetti.boolean.verify.norm_bounds import head_capacities, norm_bounds
+from finetti.boolean.verify.verification import comparable
 from finetti.boolean.words import counted
 from finetti.core.errors import UnsupportedError
 from finetti.core.numbers import smallest_of

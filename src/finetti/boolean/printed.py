@@ -6,7 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetti.boolean.embeddings.bag import EMBEDDING as BAG
-from finetti.boolean.embeddings.base import (
+from finetti.boolean.embeddings.deterministic import EMBEDDING as DETERMINISTIC
+from finetti.boolean.embeddings.position_vectors import RESERVED, BitPositions, DensePositions
+from finetti.boolean.embeddings.token_embedding import (
     CLS,
     ONE_BIT,
     ZERO_BIT,
@@ -15,11 +17,9 @@ from finetti.boolean.embeddings.base import (
     make_heads,
     unit,
 )
-from finetti.boolean.embeddings.deterministic import EMBEDDING as DETERMINISTIC
-from finetti.boolean.embeddings.positions import RESERVED, BitPositions, DensePositions
 from finetti.boolean.network.block import Block
+from finetti.boolean.network.compiled_network import Network
 from finetti.boolean.network.lookup import make_lookup
-from finetti.boolean.network.weights import Network
 
 
 def coherent_basis(

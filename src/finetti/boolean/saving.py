@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.embeddings import positions as kinds
-from finetti.boolean.functions.base import BooleanFunction
-from finetti.boolean.functions.expressions import ExpressionRule
-from finetti.boolean.network.weights import Network
+from finetti.boolean.embeddings import position_vectors as kinds
+from finetti.boolean.language.expression import ExpressionRule
+from finetti.boolean.language.rule import BooleanFunction
+from finetti.boolean.network.compiled_network import Network
 from finetti.boolean.words import short_text
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.files import check_writable, write_file
@@ -92,7 +92,9 @@ def save_torch(path: str | Path, weights: dict[str, NDArray[Any]], rule: str) ->
     check_torch_place(path)
     import torch
 
-    module = Path(__file__).with_name("rule_in_torch.py").read_text(encoding="utf-8")
+    module = (
+        Path(__file__).with_name("network").joinpath("rule_in_torch.py").read_text(encoding="utf-8")
+    )
     module = module.replace("A compiled Boolean rule as", f"{short_text(rule, 40)} as", 1)
     stored = io.BytesIO()
     torch.save({name: torch.tensor(each) for name, each in weights.items()}, stored)

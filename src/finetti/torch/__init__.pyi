@@ -10,10 +10,13 @@ from .functional import softmax_attention as softmax_attention
 from .hugging_face import attention_options as attention_options
 from .hugging_face import register as register
 from .hugging_face import variances as variances
+from .kernel import Kernel as Kernel
 from .kernels import RBF as RBF
+from .kernels import Constant as Constant
 from .kernels import Exponential as Exponential
-from .kernels import Kernel as Kernel
 from .kernels import Linear as Linear
 from .kernels import Matern as Matern
+from .kernels import Periodic as Periodic
 from .kernels import Polynomial as Polynomial
+from .kernels import RationalQuadratic as RationalQuadratic
 from .modules import Attention as Attention

@@ -9,7 +9,7 @@ Gradients ask for more: that of the values is γ = (K + λI)⁻¹K(K, Q)ȳ itsel
 by cond·2⁻²⁴. But K + λI ⪰ λI, so that ‖R‖₂/λ bounds the error of any solution with the residual R.
 Where γ alone is not good enough, one step of refinement (residual in float64, correction by the
 float32 factor) may make it so; otherwise float64 gives the gradient. The limits are those of
-`finetti.attention.cme.checked`, or tighter.
+`finetti.attention.cme.mixed_precision`, or tighter.
 
 The gradients of the ridge, −γᵀα, and of a kernel's parameter, ȳᵀK′(Q, K)α − γᵀK′(K, K)α, are small
 differences of large sums, a thousandth of them and less: float32 loses them even where α and γ are
@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from finetti.torch.kernels import Kernel
+from finetti.torch.kernel import Kernel
 from finetti.torch.layout import Contexts, may_branch, needs_graph
 from finetti.torch.solve import at_least_floor, factor_once, solve_posdef
 

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from finetti.core.errors import InputError
 from finetti.torch.checked import answer_checked, can_be_checked
-from finetti.torch.kernels import Kernel, Number, check_kernel, check_parameters
+from finetti.torch.kernel import Kernel, Number, check_parameters
+from finetti.torch.kernels import check_kernel
 from finetti.torch.layout import Contexts, arrange, check_ridge, may_branch, without_autocast
 from finetti.torch.solve import Answer, answer_in_float64, build, cholesky_factor
 

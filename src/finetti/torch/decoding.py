@@ -17,7 +17,8 @@ from finetti.core.errors import UnsupportedError, bad_argument
 from finetti.torch.chunks import last_state
 from finetti.torch.cme import DEFAULT_RIDGE
 from finetti.torch.fast_weights import make_rule, unit_pairs
-from finetti.torch.kernels import Kernel, Number, check_kernel, check_parameters
+from finetti.torch.kernel import Kernel, Number, check_parameters
+from finetti.torch.kernels import check_kernel
 from finetti.torch.layout import check_ridge, check_scale, check_tensor
 from finetti.torch.solve import at_least_floor
 

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from finetti.core.errors import InputError, bad_argument
 from finetti.torch.chunks import MIN_LOG_DECAY, Rule, last_state, read_prefixes
-from finetti.torch.kernels import Kernel, Linear, Number, check_kernel, check_parameters
+from finetti.torch.kernel import Kernel, Number, check_parameters
+from finetti.torch.kernels import Linear, check_kernel
 from finetti.torch.layout import Contexts, arrange, may_branch, without_autocast
 
 # Numbers of the keys that masks per query have in work at once.

@@ -9,7 +9,8 @@ import math
 import torch
 from torch import Tensor
 
-from finetti.torch.kernels import Kernel, Number, check_kernel, check_parameters
+from finetti.torch.kernel import Kernel, Number, check_parameters
+from finetti.torch.kernels import check_kernel
 from finetti.torch.layout import arrange, check_ridge, without_autocast
 from finetti.torch.solve import at_least_floor, solve_posdef
 

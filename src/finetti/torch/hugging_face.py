@@ -30,7 +30,10 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "delta_rule": ("step", "decay", "log_decay"),
 }
 _NAMES = tuple(dict.fromkeys(name for each in OPTIONS.values() for name in each))
-_KERNELS = ("RBF", "Matern", "Exponential", "Linear", "Polynomial")
+_KERNELS = (
+    "RBF", "Matern", "RationalQuadratic", "Periodic",
+    "Exponential", "Linear", "Polynomial", "Constant",
+)  # fmt: skip
 # Members that read a key mask and causal prefixes at the price of one pass.
 _BY_PREFIXES = ("cme", "linear", "delta_rule")
 # A mask of numbers is added to scores; the others have no scores.

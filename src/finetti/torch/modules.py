@@ -14,7 +14,8 @@ from finetti.torch.functional import (
     local_linear_attention,
     softmax_attention,
 )
-from finetti.torch.kernels import RBF, Kernel, check_kernel, show_exponential
+from finetti.torch.kernel import Kernel, show_exponential
+from finetti.torch.kernels import RBF, check_kernel
 from finetti.torch.layout import is_autocast, may_branch
 
 FUNCTIONS: dict[str, Any] = {

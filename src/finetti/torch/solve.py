@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from finetti.torch.kernels import Kernel
+from finetti.torch.kernel import Kernel
 from finetti.torch.layout import Contexts, may_branch, needs_graph, prefix_mask
 
 # From this size on a factor is computed in columns of blocks.

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from finetti.attention.cme import system as linear
+from finetti.attention.cme import dense_system as linear
 from finetti.core.solves import posdef_factor
 from finetti.core.triangular import solve_lower
 from finetti.kernels.kernel import Kernel

@@ -3,9 +3,9 @@
 import jax.numpy as jnp
 
 from finetti.attention.cme import causal
-from finetti.attention.cme import system as linear
-from finetti.attention.cme.route import Answer, Call, Cost, Ridge, Route, Wants, masked_rows
-from finetti.attention.contexts import ContextArrays
+from finetti.attention.cme import dense_system as linear
+from finetti.attention.cme.routes import Answer, Call, Cost, Ridge, Route, Wants, masked_rows
+from finetti.attention.context_batch import ContextArrays
 from finetti.kernels.kernel import Kernel
 
 

@@ -12,11 +12,10 @@ import wadler_lindig
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, DTypeLike, Float
 
-from finetti.attention.base import Attention
+from finetti.attention.cme.dense_system import log_likelihood
 from finetti.attention.cme.plan import ROUTES, Plan, RouteName, make_plan
-from finetti.attention.cme.route import Answer, Call, Ridge, Wants
-from finetti.attention.cme.system import log_likelihood
-from finetti.attention.contexts import (
+from finetti.attention.cme.routes import Answer, Call, Ridge, Wants
+from finetti.attention.context_batch import (
     ContextArrays,
     Contexts,
     arrange,
@@ -25,6 +24,7 @@ from finetti.attention.contexts import (
     set_aside_spoiled,
     spoiled_rows,
 )
+from finetti.attention.modules.attention_module import Attention
 from finetti.core.arrays import check_positive, has_infinity, has_nan
 from finetti.core.errors import InputError, bad_argument, warn_user
 from finetti.core.precision import float64_inside
@@ -50,9 +50,9 @@ class ConditionalMean(Attention):
 
     Solved in float64 whatever the precision of the data, or, for the mean over 256 keys and more,
     in float32 where that is shown to do, for the answer and apart from it for its gradient
-    (`finetti.attention.cme.checked`). Gradients are implicit (reverse mode). Each key's ridge is at
-    least `finetti.core.solves.diagonal_floor` times K(k, k), about 2L²·10⁻¹⁶, on every route;
-    `cme_solve` says whether that floor was used. What cannot be solved is NaN.
+    (`finetti.attention.cme.mixed_precision`). Gradients are implicit (reverse mode). Each key's
+    ridge is at least `finetti.core.solves.diagonal_floor` times K(k, k), about 2L²·10⁻¹⁶, on every
+    route; `cme_solve` says whether that floor was used. What cannot be solved is NaN.
 
     Args:
         kernel: K, any positive-definite kernel; its parameters are leaves that can be trained.

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from finetti.attention.cme.cholesky import Cholesky
-from finetti.attention.cme.iterative import ConjugateGradients
-from finetti.attention.cme.mixed import Mixed
-from finetti.attention.cme.primal import Primal
-from finetti.attention.cme.route import Call, Route
+from finetti.attention.cme.conjugate_gradients import ConjugateGradients
+from finetti.attention.cme.feature_space import Primal
+from finetti.attention.cme.float32_factor import Mixed
+from finetti.attention.cme.routes import Call, Route
 from finetti.core.errors import InputError
 from finetti.display.card import Card
 from finetti.display.displayable import Displayable

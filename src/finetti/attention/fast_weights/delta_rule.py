@@ -11,9 +11,9 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from finetti.attention.cme.conditional_mean import PerQueryMaskWarning
-from finetti.attention.contexts import Contexts
-from finetti.attention.fast_weights.base import FastWeights, run_rule
-from finetti.attention.fast_weights.chunks import CHUNK_LENGTH, Rule
+from finetti.attention.context_batch import Contexts
+from finetti.attention.fast_weights.chunked_scan import CHUNK_LENGTH, Rule
+from finetti.attention.fast_weights.state_attention import FastWeights, run_rule
 from finetti.core.arrays import is_concrete
 from finetti.core.errors import bad_argument, warn_user
 from finetti.core.numbers import as_whole

@@ -6,9 +6,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from finetti.attention.blocks import over_queries
-from finetti.attention.contexts import ContextArrays, Contexts
-from finetti.attention.fast_weights.base import FastWeights
-from finetti.attention.fast_weights.chunks import CHUNK_LENGTH, Rule
+from finetti.attention.context_batch import ContextArrays, Contexts
+from finetti.attention.fast_weights.chunked_scan import CHUNK_LENGTH, Rule
+from finetti.attention.fast_weights.state_attention import FastWeights
 from finetti.core.errors import UnsupportedError
 from finetti.core.numbers import as_whole
 from finetti.kernels.kernel import Kernel, check_kernel

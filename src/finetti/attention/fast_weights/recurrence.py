@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from finetti.attention.fast_weights.chunks import Rule
+from finetti.attention.fast_weights.chunked_scan import Rule
 
 
 def recurrence(

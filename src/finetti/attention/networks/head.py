@@ -6,7 +6,7 @@ import equinox as eqx
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from finetti.attention.contexts import as_mask
+from finetti.attention.context_batch import as_mask
 from finetti.attention.networks.activations import Activation
 from finetti.attention.networks.head_parts import (
     BilinearScore,

@@ -7,11 +7,11 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from finetti.attention.base import Attention
 from finetti.attention.cme.conditional_mean import ConditionalMean
+from finetti.attention.modules.attention_module import Attention
+from finetti.attention.modules.softmax import Softmax
 from finetti.attention.networks.activations import Activation, as_activation
 from finetti.attention.networks.weights import as_projections, draw_projections, promote
-from finetti.attention.softmax import Softmax
 from finetti.core.conversion import as_array
 from finetti.core.errors import InputError, UnsupportedError, bad_argument
 from finetti.core.numbers import as_whole

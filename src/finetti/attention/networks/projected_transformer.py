@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from finetti.attention.modules.softmax import Softmax
 from finetti.attention.networks.activations import Activation, as_activation
 from finetti.attention.networks.weights import (
     as_projections,
@@ -16,7 +17,6 @@ from finetti.attention.networks.weights import (
     draw_projections,
     promote,
 )
-from finetti.attention.softmax import Softmax
 from finetti.core.arrays import check_positive, check_rank
 from finetti.core.conversion import as_array
 from finetti.core.errors import bad_argument

@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from finetti.attention.blocks import map_blocks
-from finetti.attention.contexts import arrange
+from finetti.attention.context_batch import arrange
 from finetti.core.conversion import as_array
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.precision import widest_float

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from finetti.attention.contexts import Contexts
+from finetti.attention.context_batch import Contexts
 from finetti.core.arrays import check_finite
 from finetti.core.conversion import as_array
 from finetti.core.errors import bad_argument

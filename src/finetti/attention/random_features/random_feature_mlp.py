@@ -7,7 +7,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from finetti.attention.blocks import map_blocks
-from finetti.attention.contexts import Contexts, arrange
+from finetti.attention.context_batch import Contexts, arrange
 from finetti.attention.random_features.infinite_mlp import InfiniteMLPKernel, check_positions
 from finetti.attention.random_features.model import RandomFeatureModel, parts, zero_values
 from finetti.core.conversion import as_array

@@ -5,7 +5,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from finetti.boolean.embeddings.base import Embedding
+    from finetti.boolean.embeddings.token_embedding import Embedding
 
 EMBEDDINGS = ("deterministic", "trained", "bag")  # each is a module of this package
 

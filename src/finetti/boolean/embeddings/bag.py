@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.embeddings import base
-from finetti.boolean.embeddings.base import CLS, Embedding, Relevant, unit
+from finetti.boolean.embeddings import token_embedding as base
+from finetti.boolean.embeddings.token_embedding import CLS, Embedding, Relevant, unit
 from finetti.core.numbers import smallest_of
 
 

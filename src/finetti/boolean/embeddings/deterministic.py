@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.embeddings import base
-from finetti.boolean.embeddings.base import ONE_BIT, ZERO_BIT, Embedding, Relevant, unit
+from finetti.boolean.embeddings import token_embedding as base
+from finetti.boolean.embeddings.token_embedding import ONE_BIT, ZERO_BIT, Embedding, Relevant, unit
 
 
 class Deterministic(Embedding):

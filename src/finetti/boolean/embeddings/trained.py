@@ -4,15 +4,15 @@ each) and all others have none, so that nothing depends on a basis of T vectors.
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.embeddings.base import Relevant
-from finetti.boolean.embeddings.basis import Geometry, measure_geometry
 from finetti.boolean.embeddings.deterministic import Deterministic
-from finetti.boolean.embeddings.positions import (
+from finetti.boolean.embeddings.position_geometry import Geometry, measure_geometry
+from finetti.boolean.embeddings.position_vectors import (
     BitPositions,
     DensePositions,
     Indices,
     SparsePositions,
 )
+from finetti.boolean.embeddings.token_embedding import Relevant
 
 
 class Trained(Deterministic):

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetti.boolean.domain import seal
-from finetti.boolean.embeddings.base import ONE_BIT, ZERO_BIT, HeadMatrices
-from finetti.boolean.gates import Source
+from finetti.boolean.embeddings.token_embedding import ONE_BIT, ZERO_BIT, HeadMatrices
+from finetti.boolean.language.gate_graph import Source
 from finetti.boolean.network.lookup import LOOKUP_NAMES, Lookup
 
 Matrix = NDArray[np.float64]

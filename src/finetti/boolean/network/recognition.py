@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.embeddings.base import ONE_BIT, ZERO_BIT
 from finetti.boolean.embeddings.deterministic import EMBEDDING as SIGN_MEANS
-from finetti.boolean.gates import SparseGate
+from finetti.boolean.embeddings.token_embedding import ONE_BIT, ZERO_BIT
+from finetti.boolean.language.gate_graph import SparseGate
 from finetti.boolean.network.lookup import CORNERS, SIGNS, Lookup
 
 N_CORNERS = len(CORNERS)

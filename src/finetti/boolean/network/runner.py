@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.embeddings.base import ONE_BIT, ZERO_BIT
+from finetti.boolean.embeddings.token_embedding import ONE_BIT, ZERO_BIT
 from finetti.boolean.network.block import Block
 from finetti.boolean.network.lookup import BLOCK_UNITS
-from finetti.boolean.network.tables import Tables
-from finetti.boolean.network.worst_case import adversaries
+from finetti.boolean.network.sum_tables import Tables
+from finetti.boolean.verify.adversary import adversaries
 
 MAX_ROUNDING_WORK = 2**31  # multiplications that the rounding of one batch may cost
 Batch = tuple[NDArray[Any], Callable[[int], NDArray[Any]]]

@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 
 from finetti import boolean
-from finetti.boolean.arguments import BASES
-from finetti.boolean.functions.base import all_bits
-from finetti.boolean.network.worst_case import feature_ranges
+from finetti.boolean.compiler.compiler_options import BASES
+from finetti.boolean.language.rule import all_bits
 from finetti.boolean.printed import (
     coherent_basis,
     printed_bag_head,
     printed_mean_head,
     printed_sign_heads,
 )
+from finetti.boolean.verify.adversary import feature_ranges
 from finetti.claims.claim import DERIVED, CheckMethod, Context, Control, Erratum, claim
 from finetti.claims.evidence import Evidence, Measurement, at_least, at_most, close
 from finetti.claims.perturbations import RATIO_RTOL

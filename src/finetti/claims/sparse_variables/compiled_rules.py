@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from finetti import boolean
-from finetti.boolean.arguments import BASES
+from finetti.boolean.compiler.compiler_options import BASES
 from finetti.boolean.embeddings import EMBEDDINGS, find_embedding
-from finetti.boolean.embeddings.base import attention_error
-from finetti.boolean.functions.base import all_bits
+from finetti.boolean.embeddings.token_embedding import attention_error
+from finetti.boolean.language.rule import all_bits
 from finetti.boolean.network.lookup import CORNERS, SIGNS, make_lookup
-from finetti.boolean.norms import lookup_norms
 from finetti.boolean.printed import printed_bump
+from finetti.boolean.verify.norm_bounds import lookup_norms
 from finetti.claims.claim import DERIVED, CheckMethod, Context, Control, Erratum, claim
 from finetti.claims.evidence import Evidence, Measurement, at_least, at_most, close, within
 from finetti.claims.sparse_variables.compiled_heads import (

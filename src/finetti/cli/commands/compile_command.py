@@ -198,7 +198,7 @@ def _check(
 ) -> None:
     from finetti.boolean import load
     from finetti.boolean.check import EXACT_RTOL
-    from finetti.boolean.rule_compiler import verification_bar
+    from finetti.boolean.compiler.rule_compiler import verification_bar
     from finetti.boolean.words import short_text
 
     loaded = load(path)

@@ -96,7 +96,7 @@ def _found(target: Any, n_letters: Any, params: Any, seed: int, name: str) -> Pr
         raise UnsupportedError(
             f"A predictor must be an object, not the class {target.__name__}. Create an instance."
         )
-    from finetti.attention.base import Attention
+    from finetti.attention.modules.attention_module import Attention
 
     if isinstance(target, Attention):
         return AttentionPredictor(target)

@@ -6,8 +6,8 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from finetti.attention.cme.fit import fit_kernel
-from finetti.attention.cme.ridge import choose_ridge
+from finetti.attention.cme.kernel_fit import fit_kernel
+from finetti.attention.cme.ridge_selection import choose_ridge
 from finetti.core.precision import float64
 from finetti.display.progress import late_progress
 from finetti.estimators.gram_matrices import in_float64, padding

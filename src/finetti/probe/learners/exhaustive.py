@@ -6,7 +6,7 @@ from typing import Any, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.functions.base import BooleanFunction
+from finetti.boolean.language.rule import BooleanFunction
 from finetti.core.errors import InputError
 from finetti.probe.learners.learner import FitLearner, Predictor
 from finetti.probe.tasks.consistent_sets import MAX_VISITS, best_set

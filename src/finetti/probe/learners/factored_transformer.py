@@ -2,10 +2,10 @@
 
 Only [CLS] asks and only [CLS] is read; tokens are bits, and embedding and LayerNorm work position
 by position. So without dropout on embeddings there are 2T + 1 distinct keys and values, and a batch
-is one matrix product with their tables (`finetti.attention.binary_attention`). With it every sample
-has tokens of its own; then the query is absorbed into the keys, tokens are averaged before W_V, and
-samples go through the cache block by block (`finetti.attention.binary.dropped_tokens`). Exact, not
-an approximation: equal to `textbook_logits` under the masks of the same key.
+is one matrix product with their tables (`cls_attention.table_attention`). With it every sample has
+tokens of its own; then the query is absorbed into the keys, tokens are averaged before W_V, and
+samples go through the cache block by block (`cls_attention.dropped_tokens`). Exact, not an
+approximation: equal to `textbook_logits` under the masks of the same key.
 """
 
 import functools
@@ -16,10 +16,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from finetti.attention.binary.binary_tables import BinaryTables, normalized_tables
-from finetti.attention.binary.binary_tokens import binary_attention, spread_is_safe
-from finetti.attention.binary.dropped_tokens import dropped_attention
-from finetti.core.masks import dropout_mask, keep, mask_words
+from finetti.probe.cls_attention.cls_tables import BinaryTables, normalized_tables
+from finetti.probe.cls_attention.dropout_masks import dropout_mask, keep, mask_words
+from finetti.probe.cls_attention.dropped_tokens import dropped_attention
+from finetti.probe.cls_attention.table_attention import binary_attention, spread_is_safe
 from finetti.probe.learners.textbook_transformer import (
     CLS,
     EPSILON,

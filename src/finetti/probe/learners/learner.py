@@ -15,7 +15,7 @@ import optax
 from jaxtyping import Array, Float, Integer, PRNGKeyArray
 from numpy.typing import NDArray
 
-from finetti.boolean.functions.base import BooleanFunction
+from finetti.boolean.language.rule import BooleanFunction
 from finetti.models.answers import check_shape, named_errors
 
 LOGITS = "logits (m, 2) of labels 0 and 1, or one (m, 1) or (m,) of label 1"

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Integer
 
-from finetti.core.masks import dropout_mask
+from finetti.probe.cls_attention.dropout_masks import dropout_mask
 
 Params = Any  # a dictionary of arrays, see `TransformerLearner.init`
 ZERO, ONE, CLS = 0, 1, 2  # rows of the token embedding

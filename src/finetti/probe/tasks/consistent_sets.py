@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.functions.base import as_rows, binary_array
-from finetti.boolean.simplification import find_profile
+from finetti.boolean.language.rule import as_rows, binary_array
+from finetti.boolean.language.simplify import find_profile
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.numbers import as_whole
 from finetti.probe.tasks.hidden_rule import HiddenRule, HiddenTask

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.functions.base import BooleanFunction, as_indices, as_rows
-from finetti.boolean.functions.expressions import ExpressionRule
-from finetti.boolean.functions.symmetric import (
+from finetti.boolean.language.expression import ExpressionRule
+from finetti.boolean.language.families import (
     And,
     Exactly,
     Family,
@@ -20,9 +19,10 @@ from finetti.boolean.functions.symmetric import (
     Symmetric,
     Threshold,
 )
-from finetti.boolean.functions.truth_table import TruthTable
-from finetti.boolean.parser import parse
-from finetti.boolean.simplification import find_profile, relevant_indices
+from finetti.boolean.language.parser import parse
+from finetti.boolean.language.rule import BooleanFunction, as_indices, as_rows
+from finetti.boolean.language.simplify import find_profile, relevant_indices
+from finetti.boolean.language.truth_table import TruthTable
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.keys import generator
 from finetti.core.numbers import as_real, as_whole

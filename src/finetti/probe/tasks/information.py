@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from finetti.boolean.functions.base import all_bits
+from finetti.boolean.language.rule import all_bits
 from finetti.core.errors import bad_argument
 from finetti.core.logspace import log_binomial
 from finetti.core.numbers import as_real, as_whole, largest_of

@@ -6,8 +6,8 @@ from math import factorial
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.functions.base import BooleanFunction, all_bits
-from finetti.boolean.simplification import find_profile
+from finetti.boolean.language.rule import BooleanFunction, all_bits
+from finetti.boolean.language.simplify import find_profile
 
 
 def n_symmetries(function: BooleanFunction) -> int:
@@ -16,7 +16,7 @@ def n_symmetries(function: BooleanFunction) -> int:
     By the orbit-stabilizer theorem: the product over k of the number of positions to which a
     symmetry can take bit k while the bits before it stay.
 
-    >>> from finetti.boolean.parser import parse
+    >>> from finetti.boolean.language.parser import parse
     >>> n_symmetries(parse("x0 & x1 & x2")), n_symmetries(parse("x0 & x1 | x2 & x3"))
     (6, 8)
     """
@@ -48,7 +48,7 @@ def arrangements(function: BooleanFunction) -> dict[tuple[int, ...], NDArray[np.
     """One order of the bits for each different function that the orders give, with its table:
     bit k of f is bit order[k] of the table. s!/`n_symmetries` of them.
 
-    >>> from finetti.boolean.parser import parse
+    >>> from finetti.boolean.language.parser import parse
     >>> list(arrangements(parse("x0 & (x1 | x2)")))
     [(0, 1, 2), (1, 0, 2), (2, 0, 1)]
     """

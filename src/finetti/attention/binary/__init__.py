@@ -1,1 +1,0 @@
-"""[CLS] attention over binary tokens: tables instead of tokens, exact at any length."""

@@ -1,0 +1,146 @@
+"""`cme_solve`: the answer of CME attention together with how the solve went."""
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float, Int
+
+from finetti.attention.cme import dense_system as linear
+from finetti.attention.cme.conditional_mean import ConditionalMean, restore_variance
+from finetti.attention.cme.plan import ROUTES
+from finetti.attention.cme.routes import Ridge
+from finetti.attention.context_batch import ContextArrays, Contexts, arrange, over_contexts
+from finetti.core.errors import bad_argument
+from finetti.core.precision import float64_inside
+from finetti.core.solves import Status, condition_number, solve_status
+from finetti.display.card import Card
+from finetti.display.displayable import Displayable
+from finetti.kernels.kernel import Kernel
+
+
+class CMESolution(Displayable, eqx.Module):
+    """Value, error bar and health of a CME attention call.
+
+    ``status`` and ``condition_number`` are one per context (one per query with per-query masks);
+    the condition number is ‖A‖₁‖A⁻¹‖₁ of the matrix that was factored.
+    """
+
+    mean: Float[Array, "... d_v"]
+    variance: Float[Array, "..."]
+    status: Int[Array, "..."]
+    condition_number: Float[Array, "..."]
+    ridge: Float[Array, "..."]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every context was solved without remark."""
+        return bool(jnp.all(self.status == Status.SOLVED))
+
+    @property
+    def advice(self) -> str:
+        """What happened in the contexts, the most severe first, and what to do about it."""
+        return " ".join(self._sentences())
+
+    def __card__(self) -> Card:
+        return Card(
+            title="CME attention, solved",
+            fields=(
+                ("mean", f"array of shape {self.mean.shape}"),
+                ("largest standard deviation", float(jnp.sqrt(jnp.max(self.variance)))),
+                ("largest condition number", float(jnp.max(self.condition_number))),
+                ("largest ridge", float(jnp.max(self.ridge))),
+            ),
+            notes=(self.advice,),
+        )
+
+    def _sentences(self) -> Iterator[str]:
+        codes, counts = np.unique(np.asarray(self.status), return_counts=True)
+        for code, count in sorted(zip(codes, counts, strict=True), reverse=True):
+            where = "" if counts.sum() == 1 else f"{count} of {counts.sum()} contexts: "
+            yield f"{where}{Status(int(code)).advice}"
+
+
+def cme_solve(
+    query: ArrayLike,
+    keys: ArrayLike,
+    values: ArrayLike,
+    mask: ArrayLike | None = None,
+    *,
+    kernel: Kernel | None = None,
+    ridge: ArrayLike | None = None,
+    ridge_per_token: ArrayLike | None = None,
+    route: Literal["cholesky", "conjugate_gradients"] = "cholesky",
+) -> CMESolution:
+    """CME attention (4.5), zhang2022, with mean, variance, status and condition number.
+
+    Args:
+        query, keys, values, mask: as in `ConditionalMean`.
+        kernel, ridge, ridge_per_token: as in `ConditionalMean`.
+        route: "cholesky", or "conjugate_gradients", whose variance and condition number are not
+            known (NaN).
+
+    >>> import jax.numpy as jnp
+    >>> solution = cme_solve(jnp.zeros(1), jnp.zeros((3, 1)), jnp.ones((3, 1)), ridge=1e-6)
+    >>> print(f"{solution.mean[0]:.4f}", solution.advice)
+    1.0000 Solved.
+    """
+    if route not in ("cholesky", "conjugate_gradients"):
+        wanted = "'cholesky' or 'conjugate_gradients'"
+        raise bad_argument("route", "cme_solve", wanted, repr(route))
+    module = ConditionalMean(kernel, ridge, ridge_per_token, route=route)
+    contexts = arrange("cme_solve", query, keys, values, mask)
+    if route == "cholesky":
+        solution = _factor(module, contexts.arrays)
+    else:
+        solution = _iterate(module, contexts)
+    batch = jnp.shape(keys)[:-2]
+    per_context = contexts.lead if contexts.per_query else batch
+    return CMESolution(
+        mean=contexts.restore_values(solution.mean),
+        variance=restore_variance(contexts, solution.variance),
+        status=solution.status.reshape(per_context),
+        condition_number=solution.condition_number.reshape(per_context),
+        ridge=solution.ridge.reshape(per_context),
+    )
+
+
+def _iterate(module: ConditionalMean, contexts: Contexts) -> CMESolution:
+    mean = module.answer(contexts, "mean").mean
+    count = contexts.keys.shape[1] if contexts.mask is None else contexts.mask.sum(axis=-1)
+    ridge = module.ridge * count if module.per_token else module.ridge
+    missing = jnp.isnan(mean).any(axis=(1, 2))
+    unknown = jnp.full_like(mean[..., 0], jnp.nan)
+    return CMESolution(
+        mean=mean,
+        variance=unknown,
+        status=jnp.where(missing, Status.NOT_CONVERGED, Status.SOLVED),
+        condition_number=unknown[:, 0],
+        ridge=jnp.broadcast_to(ridge, missing.shape),
+    )
+
+
+@jax.jit
+@float64_inside
+def _factor(module: ConditionalMean, arrays: ContextArrays) -> CMESolution:
+    ridge = Ridge(module.ridge, module.per_token)
+
+    def read(*given: Any) -> CMESolution:
+        context = ContextArrays(*given)
+        system = linear.build(module.kernel, context.keys, context.mask, ridge.of(context))
+        right = linear.cross(system, context.query)
+        weights, scaled, (factor, shift) = linear.solve_weights(system, right)
+        condition = condition_number(system.matrix, factor)
+        return CMESolution(
+            mean=weights.T @ context.values,
+            variance=linear.solve_variance(module.kernel, context.query, right, scaled),
+            status=solve_status(condition, shift, system.floored),
+            condition_number=condition,
+            ridge=system.ridge,
+        )
+
+    return over_contexts(read, arrays, ROUTES["cholesky"].max_entries)

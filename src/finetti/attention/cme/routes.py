@@ -1,0 +1,100 @@
+"""What a route of CME attention is: when it applies, what it costs, how it answers."""
+
+import abc
+from typing import Literal, NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, DTypeLike, Float
+
+from finetti.attention.context_batch import ContextArrays
+from finetti.kernels.kernel import Kernel
+
+Wants = Literal["mean", "posterior", "weights"]
+
+
+class Call(NamedTuple):
+    """The shapes of a call and what is asked for: all that decides how it is answered."""
+
+    kernel: Kernel
+    length: int
+    queries: int
+    d_k: int
+    d_v: int
+    per_query: bool = False
+    is_causal: bool = False
+    wants: Wants = "mean"
+    dtype: DTypeLike = jnp.float32
+
+    @property
+    def features(self) -> int | None:
+        """The dimension of the kernel's feature map, None if it has no finite one."""
+        return self.kernel.feature_dimension(self.d_k)
+
+    @property
+    def solves(self) -> int:
+        """How many systems there are: one, or one per query."""
+        return self.queries if self.per_query else 1
+
+
+class Cost(NamedTuple):
+    """Leading terms: flops per context (conjugate gradients: per iteration), and bytes at once."""
+
+    flops: float
+    memory: float
+
+
+class Ridge(NamedTuple):
+    """λ, and whether it multiplies the number of keys read."""
+
+    value: Float[Array, ""]
+    per_token: bool
+
+    def of(self, context: ContextArrays) -> Float[Array, ""]:
+        """The ridge of this context."""
+        if not self.per_token:
+            return self.value
+        length = context.keys.shape[0]
+        count = jnp.asarray(length) if context.mask is None else jnp.sum(context.mask)
+        return self.value * count.astype(self.value.dtype)
+
+
+class Answer(NamedTuple):
+    """What was asked for; the rest is None."""
+
+    mean: Float[Array, "Q d_v"] | None = None
+    variance: Float[Array, "Q"] | None = None
+    weights: Float[Array, "Q L"] | None = None
+    ridge: Float[Array, ""] | None = None
+
+
+class Route(abc.ABC):
+    """One way to answer a call."""
+
+    name: str
+    # Whether it decides itself what is done in float64; else everything is.
+    in_data_precision = False
+    # Entries of Gram matrices, 128 MB in float64, that are in work at once.
+    max_entries = 2**24
+
+    def refusal(self, call: Call) -> str:
+        """Why it cannot answer, or nothing."""
+        return ""
+
+    @abc.abstractmethod
+    def reason(self, call: Call) -> str:
+        """Why "auto" would take it for this call, or nothing."""
+
+    @abc.abstractmethod
+    def cost(self, call: Call) -> Cost:
+        """Work and memory."""
+
+    @abc.abstractmethod
+    def read(
+        self, kernel: Kernel, ridge: Ridge, context: ContextArrays, wants: Wants, prefix: int | None
+    ) -> Answer:
+        """One context. With ``prefix``, the period of the queries' positions, it is causal."""
+
+
+def masked_rows(rows: Float[Array, "L d"], mask: Bool[Array, "L"] | None) -> Float[Array, "L d"]:
+    """The rows, 0 where they are masked."""
+    return rows if mask is None else jnp.where(mask[:, None], rows, 0.0)

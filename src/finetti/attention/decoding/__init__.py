@@ -1,0 +1,1 @@
+"""Incremental decoding: states that grow by one key and value at a time."""

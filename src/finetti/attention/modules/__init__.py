@@ -1,0 +1,1 @@
+"""Attention modules whose weights are found row by row: softmax, smoother, local lines."""

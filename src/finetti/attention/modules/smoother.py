@@ -1,0 +1,84 @@
+"""Nadaraya–Watson attention and its conditional kernel density."""
+
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float
+
+from finetti.attention.context_batch import arrange
+from finetti.attention.normalized import NormalizedAttention
+from finetti.core.arrays import check_finite
+from finetti.core.conversion import as_array
+from finetti.core.errors import UnsupportedError, bad_argument
+from finetti.kernels.kernel import Kernel, check_kernel
+
+
+class KernelSmoother(NormalizedAttention):
+    """Nadaraya–Watson attention: softmax attention is the one with the exponential kernel.
+
+    attn(q, K, V) = Σ_ℓ K(k_ℓ, q) v_ℓ / Σ_ℓ K(k_ℓ, q)                       (4.9), zhang2022
+
+    Args:
+        kernel: any nonnegative kernel K.
+
+    >>> import jax.numpy as jnp
+    >>> from finetti.kernels import RBF
+    >>> smoother = KernelSmoother(RBF())
+    >>> smoother(jnp.zeros(1), keys=jnp.array([[-1.0], [1.0]]), values=jnp.array([[2.0], [4.0]]))
+    Array([3.], dtype=float32)
+    """
+
+    # In float32 the logarithms of scores far from a query do not differ where they should, and a
+    # weight near 1 has lost the digits that its gradient is made of.
+    in_data_precision = False
+    kernel: Kernel
+
+    def __init__(self, kernel: Kernel):
+        check_kernel(kernel, "KernelSmoother")
+        if not kernel.is_positive:
+            raise UnsupportedError(
+                f"KernelSmoother divides by the sum of the kernel's values, and {kernel} takes "
+                "both signs. Use ConditionalMean, which accepts any positive-definite kernel, or a "
+                "nonnegative one such as RBF or Exponential."
+            )
+        self.kernel = kernel
+
+    def density(
+        self,
+        points: ArrayLike,
+        query: ArrayLike,
+        keys: ArrayLike,
+        values: ArrayLike,
+        mask: ArrayLike | None = None,
+        *,
+        value_kernel: Kernel | None = None,
+    ) -> Float[Array, "... P"]:
+        """The conditional kernel density p̂(v | q) at ``points`` v.
+
+        p̂(v | q) = Σ_ℓ K(k_ℓ, q) K(v_ℓ, v) / Σ_ℓ K(k_ℓ, q)                 (4.11), zhang2022
+
+        The value kernel is not normalized, as in the paper: on the unit sphere with the exponential
+        kernel ∫ p̂ dv = C_0 and ∫ v p̂ dv = C_1·attn (`sphere_constants`; erratum 4).
+
+        Args:
+            points: where to evaluate, shape (P, d_v), the same for all queries.
+            query, keys, values, mask: as in a call.
+            value_kernel: the kernel on values; by default that of the keys.
+        """
+        owner = "KernelSmoother.density"
+        contexts = arrange(owner, query, keys, values, mask)
+        points = as_array(points).astype(contexts.values.dtype)
+        if points.ndim != 2 or points.shape[1] != contexts.values.shape[2]:
+            requirement = f"of shape (P, d_v = {contexts.values.shape[2]})"
+            raise bad_argument("points", owner, requirement, f"shape {points.shape}")
+        check_finite(points, "points", owner)
+        kernel = self.kernel if value_kernel is None else value_kernel
+        check_kernel(kernel, owner, "value_kernel")
+        return contexts.restore(self.read(contexts, _density, False, kernel, points))
+
+    def _log_scores(
+        self, query: Float[Array, "Q d_k"], keys: Float[Array, "L d_k"]
+    ) -> Float[Array, "Q L"]:
+        return self.kernel.log_gram(query, keys)
+
+
+def _density(weights: Array, values: Array, kernel: Kernel, points: Array) -> Array:
+    return weights @ kernel.gram(values, points)

@@ -1,0 +1,1 @@
+"""Checkpoints compared: with their base, with each other, and with generalization gaps."""

@@ -1,0 +1,1 @@
+"""From a rule to the weights of a network."""

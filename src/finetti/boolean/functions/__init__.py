@@ -1,1 +1,0 @@
-"""Boolean functions of few of many bits."""

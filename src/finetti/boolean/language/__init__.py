@@ -1,0 +1,1 @@
+"""Sparse Boolean functions: families, expressions, gates."""

@@ -1,0 +1,1 @@
+"""Whether a network computes a rule, on all of its inputs."""
