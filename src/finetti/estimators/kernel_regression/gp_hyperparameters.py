@@ -101,7 +101,7 @@ def ridge_of(observed: Observations, kernel: Kernel) -> Hyperparameters:
 def _arranged(
     observed: Observations, kernel: Kernel
 ) -> tuple[Kernel, Floats, Floats, np.ndarray, str]:
-    """With one noise for all rows, and in a size that many tables share."""
+    """Fold row weights into the kernel, and pad the table so that compiled programs are reused."""
     table, values, roots = observed
     places = padding(len(table))
     mask, prefix = np.arange(len(places)) < len(table), ""

@@ -59,15 +59,14 @@ class DaskRows:
 
     def first(self) -> Block:
         """The first row, computed."""
-        import dask
-
-        return Block(*dask.compute(*(each if each is None else each[:1] for each in self._rows)))
+        return self._computed(slice(1))
 
     def whole(self) -> Block:
         """All rows, computed."""
-        import dask
+        return self._computed(slice(None))
 
-        return Block(*dask.compute(*self._rows))
+    def _computed(self, rows: slice) -> Block:
+        return Block(*(each if each is None else each[rows].compute() for each in self._rows))
 
     def classes(self) -> Any:
         """The different values of y, computed."""

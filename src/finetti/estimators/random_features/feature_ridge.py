@@ -117,9 +117,10 @@ class FeatureRidge(SetModel):
 
     def __getattr__(self, name: str) -> Any:
         """What `partial_fit` leaves open is solved for when it is first asked for."""
-        if name not in SOLVED or vars(self).get("_sums") is None:
+        sums = vars(self).get("_sums")
+        if name not in SOLVED or sums is None:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        self._solve_sums(self._sums, None)
+        self._solve_sums(sums, None)
         return vars(self)[name]
 
     def __sklearn_is_fitted__(self) -> bool:

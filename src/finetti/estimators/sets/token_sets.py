@@ -31,7 +31,7 @@ class TokenSets(NamedTuple):
     mask: NDArray[np.bool_] | None
 
     def take(self, rows: Any) -> "TokenSets":
-        """Some of them."""
+        """Return the sets at the given row indices."""
         mask = None if self.mask is None else self.mask[rows]
         return TokenSets(self.query[rows], self.keys[rows], mask)
 
