@@ -75,11 +75,6 @@ class RidgeSystem:
         """c, shape (t,)."""
         return self.means.targets - self.means.features @ coefficients
 
-    def degrees_of_freedom(self, ridges: Floats) -> Floats:
-        """tr H of every ridge, with the intercept."""
-        fractions = self.eigenvalues / (self.eigenvalues + np.asarray(ridges)[..., None])
-        return fractions.sum(axis=-1) + self.means.has_intercept
-
     def rows(self, features: Floats, targets: Floats, weights: Floats, total: float) -> "Rows":
         """U and b of some rows of the system, ``total`` the weight of all."""
         roots = np.sqrt(weights)[:, None]

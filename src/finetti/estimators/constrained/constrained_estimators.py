@@ -1,6 +1,5 @@
 """Random-feature attention by the constrained fit of its theorem, as scikit-learn estimators."""
 
-import abc
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -51,13 +50,14 @@ class Constraints:
 class _Constrained(SetModel):
     """The constrained fit; see `ConstrainedAttentionRegressor`."""
 
-    losses: ClassVar[tuple[str, ...]]
+    losses: ClassVar[tuple[str, ...]]  # the first one is the default
     activation: Activation
 
     def __init__(
         self,
         n_heads: int = 100,
         *,
+        loss: Literal["huber", "logistic", "smoothed hinge"] | None = None,
         norm_sum: float = 10.0,
         square_sum: float | None = None,
         mean: Any = "zero",
@@ -70,6 +70,7 @@ class _Constrained(SetModel):
         random_state: Any = None,
     ):
         self.n_heads = n_heads
+        self.loss = loss
         self.norm_sum = norm_sum
         self.square_sum = square_sum
         self.mean = mean
@@ -80,11 +81,6 @@ class _Constrained(SetModel):
         self.n_tokens = n_tokens
         self.token_scale = token_scale
         self.random_state = random_state
-
-    @property
-    @abc.abstractmethod
-    def _loss_name(self) -> str:
-        """Which of `losses`."""
 
     def _fit(self, sets: TokenSets, targets: Floats, weights: Floats | None) -> None:
         owner = type(self).__name__
@@ -101,7 +97,7 @@ class _Constrained(SetModel):
         if self.square_sum is not None:
             square_sum = as_positive(self.square_sum, "square_sum", owner)
         limits = BlockLimits(norm_sum, (square_sum / n_heads) ** 0.5)
-        loss = check_loss(self._loss_name, self.losses, width, owner)
+        loss = check_loss(self.loss or self.losses[0], self.losses, width, owner)
         heads = drawn(self, sets)
         parts = [part.astype(np.float64) for _, part in over_chunks(features_of, heads, sets)]
         # f has no 1/M in front, Φ has M^(−1/2).
@@ -138,7 +134,7 @@ class _Constrained(SetModel):
 
     def _compare_with_mean(self, objective: float, of_mean: float) -> None:
         """Warn where the mean of the targets, which is outside the class, would fit better."""
-        if self._loss_name != "huber" or objective <= WORSE * of_mean:
+        if isinstance(self, SignClassifier) or objective <= WORSE * of_mean:
             return
         warn_user(
             f"{type(self).__name__} fits worse than the mean of the targets alone: its mean loss "
@@ -171,6 +167,7 @@ class ConstrainedAttentionRegressor(SetRegressor, _Constrained):
 
     Args:
         n_heads: M.
+        loss: l, "huber", the default.
         norm_sum: K₁.
         square_sum: K₂; by default 10·K₁², δ = 0.1. At most K₁² it alone binds.
         mean: W₀: "zero" (RFA), "identity" (BRFA), or a matrix.
@@ -206,18 +203,14 @@ class ConstrainedAttentionRegressor(SetRegressor, _Constrained):
 
     losses = ("huber",)
 
-    @property
-    def _loss_name(self) -> str:
-        return "huber"
-
 
 class ConstrainedAttentionClassifier(SignClassifier, _Constrained):
     """`ConstrainedAttentionRegressor` on ±1 with a loss of the margin z = y·f(x).
 
     Args:
-        loss: "logistic", log(1 + e^−z); or "smoothed hinge", 0 for z ≥ 1, (1 − z)²/(2w) down to
-            z = 1 − w and 1 − z − w/2 below.
         n_heads: M; this and the other arguments as in `ConstrainedAttentionRegressor`.
+        loss: "logistic", log(1 + e^−z), the default; or "smoothed hinge", 0 for z ≥ 1,
+            (1 − z)²/(2w) down to z = 1 − w and 1 − z − w/2 below.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -229,38 +222,3 @@ class ConstrainedAttentionClassifier(SignClassifier, _Constrained):
     """
 
     losses = ("logistic", "smoothed hinge")
-
-    def __init__(
-        self,
-        n_heads: int = 100,
-        *,
-        loss: Literal["logistic", "smoothed hinge"] = "logistic",
-        norm_sum: float = 10.0,
-        square_sum: float | None = None,
-        mean: Any = "zero",
-        activation: Activation = "relu",
-        width: float = 1.0,
-        tol: float = 1e-6,
-        max_iter: int = 10_000,
-        n_tokens: int = 1,
-        token_scale: Any = "auto",
-        random_state: Any = None,
-    ):
-        super().__init__(
-            n_heads,
-            norm_sum=norm_sum,
-            square_sum=square_sum,
-            mean=mean,
-            activation=activation,
-            width=width,
-            tol=tol,
-            max_iter=max_iter,
-            n_tokens=n_tokens,
-            token_scale=token_scale,
-            random_state=random_state,
-        )
-        self.loss = loss
-
-    @property
-    def _loss_name(self) -> str:
-        return self.loss

@@ -111,9 +111,9 @@ class FeatureRidge(SetModel):
         if starts:
             self._start(sets, targets)
             self.token_scale_ = self._scale_of(lambda: sets.square_sums(weights))
-            self._sums = _empty_sums(self)
+            self._sums = self._new_sums()
         self._forget()
-        _add_rows(self, self._sums, sets.scaled(self.token_scale_), targets, weights)
+        self._add_rows(self._sums, sets.scaled(self.token_scale_), targets, weights)
 
     def __getattr__(self, name: str) -> Any:
         """What `partial_fit` leaves open is solved for when it is first asked for."""
@@ -158,7 +158,42 @@ class FeatureRidge(SetModel):
         return sets.astype(self._heads.values.dtype), targets, weights
 
     def _over_blocks(self, rows: DaskRows, step: Step) -> Any:
-        return rows.add_up(functools.partial(_of_block, self, step))
+        return rows.add_up(functools.partial(self._of_block, step))
+
+    def _of_block(self, step: Step, block: Block) -> Any:
+        sets, targets, weights = self._read(*block, reset=False)
+        return step(sets.scaled(self.token_scale_), targets, weights)
+
+    def _new_sums(self) -> GramSums:
+        return GramSums(self._n_coefficients, int(np.prod(self._outputs_shape)), self._rule)
+
+    def _add_rows(
+        self, sums: GramSums, sets: TokenSets, targets: Floats, weights: Floats | None
+    ) -> GramSums:
+        columns = _columns(targets)
+        for rows, part in over_chunks(features_of, self._heads, sets):
+            sums.add(part, columns[rows], None if weights is None else weights[rows])
+        return sums
+
+    def _sum_rows(self, sets: TokenSets, targets: Floats, weights: Floats | None) -> GramSums:
+        return self._add_rows(self._new_sums(), sets, targets, weights)
+
+    def _left_out_sums(
+        self,
+        system: RidgeSystem,
+        grid: Floats,
+        weight: float,
+        sets: TokenSets,
+        targets: Floats,
+        weights: Floats | None,
+    ) -> Floats:
+        columns, counts = _columns(targets), np.ones(len(targets)) if weights is None else weights
+
+        def parts() -> Iterator[Rows]:
+            for rows, part in over_chunks(features_of, self._heads, sets):
+                yield system.rows(part.astype(np.float64), columns[rows], counts[rows], weight)
+
+        return system.loo_sums(grid, parts())
 
     def _solve_dual(self, sets: TokenSets, targets: Floats, weights: Floats | None) -> None:
         """With the features of all rows in memory, no more numbers than their products are."""
@@ -171,7 +206,7 @@ class FeatureRidge(SetModel):
 
     def _solve(self, add_up: Callable[[Step], Any]) -> None:
         """From the sums of all rows; ``add_up`` does a step with each, once or twice."""
-        self._solve_sums(add_up(functools.partial(_sum_rows, self)), add_up)
+        self._solve_sums(add_up(self._sum_rows), add_up)
 
     def _solve_sums(self, sums: GramSums, add_up: Callable[[Step], Any] | None) -> None:
         """Leave-one-out reads all rows once more.
@@ -186,7 +221,7 @@ class FeatureRidge(SetModel):
         system = sums.system(intercept)
         grid = rule.grid(float(system.eigenvalues.sum()) / sums.n_rows, sums.least_ridge)
         if rule.method == "loo" and add_up is not None:
-            step = functools.partial(_left_out_sums, self, system, grid, sums.weight)
+            step = functools.partial(self._left_out_sums, system, grid, sums.weight)
             *totals, weight = add_up(step)
             path = CriterionPath("ridge", "loo", grid, np.array(totals) / weight)
         else:
@@ -339,49 +374,5 @@ def _columns(targets: Floats) -> Floats:
     return targets.reshape(len(targets), -1)
 
 
-def _of_block(model: FeatureRidge, step: Step, block: Block) -> Any:
-    sets, targets, weights = model._read(*block, reset=False)
-    return step(sets.scaled(model.token_scale_), targets, weights)
-
-
 def _square_sums(sets: TokenSets, targets: Floats, weights: Floats | None) -> Floats:
     return sets.square_sums(weights)
-
-
-def _empty_sums(model: FeatureRidge) -> GramSums:
-    n_targets = int(np.prod(model._outputs_shape))
-    return GramSums(model._n_coefficients, n_targets, model._rule)
-
-
-def _add_rows(
-    model: FeatureRidge, sums: Any, sets: TokenSets, targets: Floats, weights: Floats | None
-) -> None:
-    columns = _columns(targets)
-    for rows, part in over_chunks(features_of, model._heads, sets):
-        sums.add(part, columns[rows], None if weights is None else weights[rows])
-
-
-def _sum_rows(
-    model: FeatureRidge, sets: TokenSets, targets: Floats, weights: Floats | None
-) -> GramSums:
-    sums = _empty_sums(model)
-    _add_rows(model, sums, sets, targets, weights)
-    return sums
-
-
-def _left_out_sums(
-    model: FeatureRidge,
-    system: RidgeSystem,
-    grid: Floats,
-    weight: float,
-    sets: TokenSets,
-    targets: Floats,
-    weights: Floats | None,
-) -> Floats:
-    columns, counts = _columns(targets), np.ones(len(targets)) if weights is None else weights
-
-    def parts() -> Iterator[Rows]:
-        for rows, part in over_chunks(features_of, model._heads, sets):
-            yield system.rows(part.astype(np.float64), columns[rows], counts[rows], weight)
-
-    return system.loo_sums(grid, parts())
