@@ -38,7 +38,7 @@ WHOLE = {  # counts, widths and depths
 SETTINGS = {  # limits of charts, of memory and of searches, no results
     "audit/compare/weight_changes.py": ("max(ROUNDING[",),
     "claims/results.py": ("max((end for end",),
-    "probe/charts.py": ("max(low,",),
+    "probe/probe_charts.py": ("max(low,",),
     "probe/search/search_design.py": ("min(high,", "max(low, high)"),
     "display/charts/bar_charts.py": ("max(float(row['size'])",),
     "display/charts/line_charts.py": ("min((row[f] ",),
@@ -46,7 +46,7 @@ SETTINGS = {  # limits of charts, of memory and of searches, no results
 }
 PAIRS = {  # a number and what belongs to it; the number is checked, or compared with, elsewhere
     "bounds/covering/dudley.py": ("min(best, (",),
-    "bounds/covering/linear.py": ("min((log_log_refined_cover(",),
+    "bounds/covering/linear_covering.py": ("min((log_log_refined_cover(",),
     "claims/exchangeability/stationary_points.py": ("min(answers, key=",),
     "tests/bounds/exchangeability/test_exchangeability_mpmath.py": (
         "max(gamma,",

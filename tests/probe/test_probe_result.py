@@ -252,6 +252,13 @@ def test_searches_are_compared_by_their_posteriors(searched):
     assert "McNemar" not in text
 
 
+def test_sizes_of_a_search_are_not_bootstrapped_as_well(searched, monkeypatch):
+    monkeypatch.setattr("finetti.probe.analysis.probe_analysis.critical_size", None)
+    found = replace(searched).analysis
+    assert found.sizes["tree", 10] is searched.searches["tree"].results[10].size
+    assert found.laws["tree",].points.keys() == {10}
+
+
 def test_a_search_says_its_budget_and_what_it_ran(searched):
     text = page_of(searched)
     assert "m between 5 and 500, with at most 60 trials for each learner and T" in text

@@ -4,24 +4,19 @@ import abc
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, fields, is_dataclass, replace
+from functools import cache
 from typing import Any, ClassVar, Literal, Self, get_args
 
-from finetti.bounds.description import (
-    NAMES,
-    READ,
-    BoundSettings,
-    Checked,
-    Description,
-    checked,
-    one_of,
-)
+from finetti.bounds.count_solver import COUNTS, solve
+from finetti.bounds.description import NAMES, READ, BoundSettings, Description
 from finetti.bounds.sample import Sample
-from finetti.bounds.solve import COUNTS, solve
 from finetti.bounds.value import OF_THE_LOSS, BoundKind, BoundValue, Term
+from finetti.core.checked_fields import Checked, checked, one_of
 from finetti.core.errors import UnsupportedError
 from finetti.core.forms import Form, check_form
 from finetti.core.numbers import as_norm, as_whole
 from finetti.display.card import Card
+from finetti.display.catalog import import_modules
 from finetti.display.displayable import Displayable
 from finetti.display.formatting import format_value
 
@@ -54,30 +49,11 @@ _SETTINGS = {
     NO_RESIDUALS: ("skips",),
     REAL_BLOCKS: ("normalization", "skips"),
 }
-# The bounds to offer, the nearest first: what they bound, and what they assume. What the last
-# would assume can be given as numbers.
+# The bounds to offer, the nearest first. What the last assumes can be given as numbers.
 NEAREST = (
-    (
-        {"log covering number": "S-lemma-A.12", "generalization gap": "S-lemma-A.12-gap"},
-        (ONE_LAYER, NO_RESIDUALS, NO_LAYER_NORM, FIXED_POSITIONS),
-    ),
-    (
-        {"log covering number": "S-thm-A.17", "generalization gap": "S-thm-A.17-gap"},
-        (ONE_HEAD, NO_RESIDUALS, UNIT_BALL, FIXED_POSITIONS),
-    ),
-    (
-        {
-            "log covering number": "E-lemma-C.8",
-            "generalization gap": "E-thm-C.5",
-            "generalization error": "E-thm-C.4-constants",
-        },
-        (NO_LAYER_NORM, FIXED_POSITIONS, IN_THE_TOKENS),
-    ),
-    (
-        {"log covering number": "F-chain-blocks", "generalization gap": "F-chain-blocks-gap"},
-        (REAL_BLOCKS, FIXED_POSITIONS, IN_THE_TOKENS),
-    ),
-    ({"log covering number": "parameter-count", "generalization gap": "parameter-count-gap"}, ()),
+    *("S-lemma-A.12", "S-lemma-A.12-gap", "S-thm-A.17", "S-thm-A.17-gap"),
+    *("E-lemma-C.8", "E-thm-C.5", "E-thm-C.4-constants"),
+    *("F-chain-blocks", "F-chain-blocks-gap", "parameter-count", "parameter-count-gap"),
 )
 
 
@@ -132,6 +108,9 @@ class NetworkShape(Checked):
         return [words for each in assumes if (words := failures.get(each))]
 
 
+NAMED: "list[type[Bound]]" = []  # all bounds of the modules that are imported
+
+
 class Bound(Description, Displayable, abc.ABC):
     """A theorem applied to a class of functions; every assumption is a field.
 
@@ -166,6 +145,8 @@ class Bound(Description, Displayable, abc.ABC):
         super().__init_subclass__(**options)
         letter, dash, _ = getattr(cls, "name", "").partition("-")
         cls.paper = letter if dash and len(letter) == 1 else ""
+        if "name" in vars(cls):
+            NAMED.append(cls)
         if getattr(cls, "quantity", "") in OF_THE_LOSS and not cls.solves:
             cls.solves = {"samples": "Ask for a larger `gap`, or lower norms."}
 
@@ -314,28 +295,26 @@ def _described(described: Any) -> Iterator[tuple[str, str]]:
             yield each.name, format_value(value)
 
 
-DERIVED_ONLY = (
-    "E-thm-C.4-constants",
-    "F-chain-blocks",
-    "F-chain-blocks-gap",
-    "parameter-count",
-    "parameter-count-gap",
-)
+@cache
+def named_bounds(package: str = "finetti.bounds") -> tuple[type[Bound], ...]:
+    """The bounds with a name in all modules of ``package``."""
+    modules = {each.__name__ for each in import_modules(package)}
+    return tuple(each for each in NAMED if each.__module__ in modules)
 
 
 def nearest_bound(bound: Any, shape: NetworkShape, form: Form) -> str:
     """The bound to take in place of a ``bound`` (or its class) that does not cover ``shape``."""
-    kinds = [bound.quantity]
+    known, kinds = {each.name: each for each in named_bounds()}, [bound.quantity]
     if bound.quantity in OF_THE_LOSS:
         kinds.append("generalization gap")
     for kind in kinds:
-        found = [(names[kind], assumes) for names, assumes in NEAREST if kind in names]
+        found = [known[name] for name in NEAREST if known[name].quantity == kind]
         # Those of the same paper first: they speak of the same network.
-        found.sort(key=lambda each: not each[0].startswith(f"{bound.paper}-"))
-        for name, assumes in found:
-            if not shape.failed(assumes):
-                derived = ", derived" * (form == "printed" and name in DERIVED_ONLY)
-                return name + derived + ("" if assumes else _numbers(shape)) + "."
+        found.sort(key=lambda each: not bound.paper or each.paper != bound.paper)
+        for each in found:
+            if not shape.failed(each.assumes):
+                derived = ", derived" * (form == "printed" and each.printed_kind is None)
+                return each.name + derived + _numbers(shape) * (not each.paper) + "."
     return f"none; no bound of a {bound.quantity} covers such a network."
 
 

@@ -22,11 +22,11 @@ from finetti.core.arguments import one_hot
 from finetti.core.errors import InputError
 from finetti.core.keys import generator
 from finetti.core.numbers import as_whole
-from finetti.display.progress import Progress, progress_bar
+from finetti.display import Progress, progress_bar
 from finetti.latent.named_worlds import worlds
 from finetti.latent.world import LatentModel, Pairs
 
-PARTS = len(COLUMNS) + 1  # and the distance
+N_STEPS = len(COLUMNS) + 1  # and the distance
 RIDGE = 0.1
 SHORTEST = 3  # of the family: nearest neighbors ask three
 CONTEXT_LENGTHS = (4, 8, 12)
@@ -132,7 +132,7 @@ def measure_coherence(
         n_paths: draws per context, of a target that can only be sampled.
         seed: of all draws.
         quiet: no progress bar.
-        on_change: called before each part, of which every target has `PARTS` at every length.
+        on_change: called before each part, of which every target has `N_STEPS` at every length.
 
     >>> from finetti.latent import BetaBernoulli
     >>> laplace = as_predictor(lambda tokens: [0.5, 0.5], name="never learns")
@@ -163,9 +163,9 @@ def measure_coherence(
     sizes = {"n_contexts": n_contexts, "n_queries": n_queries, "n_sequences": n_sequences}
     sizes |= {"n_orders": n_orders, "n_samples": n_samples, "n_paths": n_paths, "seed": seed}
     expected = {name: member.expected for name, member in members.items()}
-    total = PARTS * len(found) * len(lengths)
+    total = N_STEPS * len(found) * len(lengths)
     with progress_bar("coherence", total, not quiet and on_change is None, "parts") as on_bar:
-        rows = _measure(found, world, truth, lengths, expected, on_change or on_bar, **sizes)
+        rows = _measure(found, world, lengths, expected, on_change or on_bar, sizes)
     return CoherenceTable(world, rows, seed)
 
 
@@ -186,52 +186,48 @@ def choose_world(world: LatentModel | str | None, predictors: Sequence[Predicts]
 def _measure(
     found: Sequence[Predicts],
     world: LatentModel,
-    truth: Predicts,
     lengths: Sequence[int],
     expected: Mapping[str, tuple[bool | None, ...]],
     on_change: Callable[[Progress], None],
-    *,
-    n_contexts: int,
-    n_queries: int,
-    n_sequences: int,
-    n_samples: int,
-    n_orders: int,
-    n_paths: int,
-    seed: int,
+    sizes: Mapping[str, int],
 ) -> tuple[CoherenceRow, ...]:
-    options: dict[str, Any] = {"n_paths": n_paths, "reference": truth, "seed": seed}
+    """Measure all targets at all lengths; ``sizes`` are those of `measure_coherence`."""
+    n_contexts, seed = sizes["n_contexts"], sizes["seed"]
+    options: dict[str, Any] = {"n_paths": sizes["n_paths"], "reference": world, "seed": seed}
+    draws = {"n_samples": sizes["n_samples"], **options}
     rows: list[CoherenceRow] = []
     for length in lengths:
         rng = generator("coherence", seed, world.name, length)
-        draw = world.sample(rng, n_contexts, length + n_queries)
+        tokens = world.sample(rng, n_contexts, length + sizes["n_queries"]).tokens
         for each in found:
-            context, query = _split(_readable(draw.tokens, each), length)
+            read = _readable(tokens, each)
+            context, query = _split(read, length)
             every = _all_contexts(each, length, n_contexts)
             context = context if every is None else every
 
             def begin(part: int, what: str) -> None:
                 activity = f"{each.name}: {what}, {length} tokens"  # noqa: B023 - called here
-                on_change(Progress(PARTS * len(rows) + part, 0, activity))
+                on_change(Progress(N_STEPS * len(rows) + part, 0, activity))
 
             begin(0, "order")
-            order = order_defect(each, context, query, n_orders=n_orders, **options)
+            order = order_defect(each, context, query, n_orders=sizes["n_orders"], **options)
             moves = two = distance = None
             begin(1, "martingale")
             if _has_future(each, query, context):
-                moves = martingale_defect(each, context, query, n_samples=n_samples, **options)
+                moves = martingale_defect(each, context, query, **draws)
             begin(2, "two-step")
             if _has_two_steps(each):
-                two = two_step_defect(each, context, query, n_samples=n_samples, **options)
+                two = two_step_defect(each, context, query, **draws)
             begin(3, "distance to the truth")
             if not getattr(each, "categorical", False):
-                distance = distance_at(each, world, length, n_sequences, seed)
+                distance = distance_at(each, world, length, sizes["n_sequences"], seed)
             order, moves, two = (
                 found and replace(found, all_contexts=every is not None)
                 for found in (order, moves, two)
             )
             assert order is not None
             known = expected.get(each.name, (None, None, None))
-            moved = _one_token_moves(each, context, query, _readable(draw.tokens, each))
+            moved = _one_token_moves(each, context, query, read)
             rows.append(CoherenceRow(each.name, length, order, moves, two, distance, known, moved))
     return tuple(rows)
 
@@ -249,7 +245,7 @@ def _one_token_moves(predictor: Predicts, context: Any, query: Any, tokens: Any)
 
 
 def _readable(tokens: Any, predictor: Predicts) -> Any:
-    """What ``predictor`` reads: for a classifier the signs of the values are the classes."""
+    """Return the tokens as ``predictor`` reads them: for a classifier signs become classes."""
     if not getattr(predictor, "categorical", False):
         return tokens
     return Pairs(tokens.keys, one_hot((tokens.values[:, :, 0] > 0).astype(int), 2))

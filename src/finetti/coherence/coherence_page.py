@@ -74,7 +74,7 @@ def _with_defect(found: CoherenceFindings, name: str) -> list[tuple[CoherenceRow
 
 
 def _distance(found: CoherenceFindings, unit: str) -> Section:
-    """Of all targets whose distance is in this unit."""
+    """Return the section on all targets whose distance is in this unit."""
     title = "Distance to the truth" + (f", {unit}" if len(found.units) > 1 else "")
     text = f"The {DISTANCES[unit]}, with 95 % intervals, in the world {found.world.name}."
     rows = [(row, row.distance) for row in found.rows if row.distance and row.distance.unit == unit]
@@ -114,5 +114,5 @@ class CoherenceTable(CoherenceFindings):
     """Targets and their defects in one world; it prints itself and draws its page."""
 
     def page(self, command: str = "") -> Document:
-        """The page: the table, and defects and distance against the context length."""
+        """Return the page: the table, and defects and distance against the context length."""
         return coherence_page(self, command)

@@ -10,13 +10,13 @@ from .analysis.success_curve import SuccessCurve as SuccessCurve
 from .analysis.success_curve import fit_curve as fit_curve
 from .analysis.transitions import Transitions as Transitions
 from .analysis.transitions import transition_times as transition_times
-from .charts import critical_chart as critical_chart
-from .charts import success_chart as success_chart
-from .charts import training_chart as training_chart
 from .learners.learner import FitLearner as FitLearner
 from .learners.learner import NetworkLearner as NetworkLearner
 from .learners.learner_names import load_learner as load_learner
 from .learners.paper_transformer import TransformerLearner as TransformerLearner
+from .probe_charts import critical_chart as critical_chart
+from .probe_charts import success_chart as success_chart
+from .probe_charts import training_chart as training_chart
 from .probe_experiment import ProbeExperiment as ProbeExperiment
 from .probe_page import ProbeResult as ProbeResult
 from .probe_run import run_probe as run_probe

@@ -8,13 +8,13 @@ from typing import Any
 from finetti.display import Figure, Section
 from finetti.display.charts.bar_charts import stacked_bars
 from finetti.display.charts.chart_theme import PALETTE
-from finetti.probe.charts import critical_chart, success_chart, training_chart
+from finetti.probe.probe_charts import critical_chart, success_chart, training_chart
 from finetti.probe.probe_result import REASONS, ProbeFindings
 from finetti.probe.tasks.information import information_bounds
 
 # Blue is what should happen, gray what nobody can help.
 COLORS = dict(zip(REASONS, (PALETTE[0], "#B5B5B5", PALETTE[1], PALETTE[5]), strict=True))
-DRAWN_AHEAD = 4  # times the longest context: as far as the laws are drawn
+DRAWN_FACTOR = 4  # times the longest context: as far as the laws are drawn
 
 
 def probe_sections(found: ProbeFindings) -> list[Section]:
@@ -43,7 +43,7 @@ def _name(*words: str) -> str:
 
 
 def describe_probe(found: ProbeFindings) -> str:
-    """What was done, in a paragraph."""
+    """Describe the probe in a paragraph."""
     experiment = found.experiment
     rule = experiment.rule(experiment.context_lengths[0])
     chance = rule.bit_probability
@@ -72,7 +72,7 @@ def describe_probe(found: ProbeFindings) -> str:
 
 
 def _trials_run(found: ProbeFindings) -> str:
-    """Of a search: how many trials have a result, by learner and context length."""
+    """Count the trials of a search that have a result, by learner and context length."""
     done, experiment = found.done, found.experiment
     counts = Counter(zip(done["learner"], done["context_length"], strict=True) if len(done) else ())
     return ", ".join(
@@ -117,7 +117,7 @@ def _critical(found: ProbeFindings) -> Section:
     chart = critical_chart(
         found.analysis,
         bounds={"no learner can do with fewer": floor},
-        extrapolate_to=DRAWN_AHEAD * longest if several else None,
+        extrapolate_to=DRAWN_FACTOR * longest if several else None,
     )
     source = "bootstrap" if found.searches is None else "posterior of the search"
     caption = (
@@ -205,13 +205,13 @@ def _reasons(found: ProbeFindings) -> Section:
 
 
 class ProbeResult(ProbeFindings):
-    """What a probe found; it prints its tables and draws its page."""
+    """The result of a probe; it prints its tables and draws its page."""
 
     @property
     def summary(self) -> str:
-        """What was done, as the first paragraph of the page."""
+        """Return the first paragraph of the page: what was done."""
         return describe_probe(self)
 
     def sections(self) -> list[Section]:
-        """The content of the page."""
+        """Return the content of the page."""
         return probe_sections(self)

@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from finetti.display import Chart, Figure, Section, line_chart
-from finetti.display.charts.bar_charts import waterfall
+from finetti.display import Chart, Figure, Section, line_chart, waterfall
 from finetti.risk.risk_result import REACH, SIGNS, RiskFindings, RiskPoint
-from finetti.risk.risk_trial import PARTS
+from finetti.risk.risk_trial import RISK_PARTS
 
 NAMES = {"excess": "excess risk", "baseline": "mean answer"}
 
@@ -16,7 +15,7 @@ def risk_sections(found: RiskFindings) -> list[Section]:
 
 
 def describe_study(found: RiskFindings) -> str:
-    """What was done, in a paragraph."""
+    """Describe the study in a paragraph."""
     given = found.experiment.settings
     several = found.experiment.trials > 1
     times = f"{found.experiment.trials} times each" if several else "once"
@@ -44,7 +43,7 @@ def _records(found: RiskFindings, names: tuple[str, ...]) -> list[dict[str, Any]
 def curves_chart(found: RiskFindings) -> Chart:
     """The excess risk, its parts and the baseline against n, both axes logarithmic."""
     return line_chart(
-        _records(found, ("excess", "baseline", *PARTS)),
+        _records(found, ("excess", "baseline", *RISK_PARTS)),
         "n",
         "risk",
         color="part",
@@ -60,7 +59,7 @@ def curves_chart(found: RiskFindings) -> Chart:
 
 def point_chart(point: RiskPoint) -> Chart:
     """A waterfall from 0 by the three parts to the excess risk, at one n."""
-    parts = [(f"{name} {SIGNS[name].strip()}".strip(), *point.values[name]) for name in PARTS]
+    parts = [(f"{name} {SIGNS[name].strip()}".strip(), *point.values[name]) for name in RISK_PARTS]
     return waterfall(
         parts,
         ("excess risk", *point.values["excess"]),
@@ -135,13 +134,13 @@ def _bound(found: RiskFindings) -> Section:
 
 
 class RiskResult(RiskFindings):
-    """What a study of the excess risk found; it prints its table and draws its page."""
+    """The result of a study of the excess risk; it prints its tables and draws its page."""
 
     @property
     def summary(self) -> str:
-        """What was done, as the first paragraph of the page."""
+        """Return the first paragraph of the page: what was done."""
         return describe_study(self)
 
     def sections(self) -> list[Section]:
-        """The content of the page."""
+        """Return the content of the page."""
         return risk_sections(self)

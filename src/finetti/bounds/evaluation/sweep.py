@@ -8,11 +8,11 @@ from typing import Any, Literal
 import numpy as np
 
 from finetti.bounds.bound import Bound
+from finetti.bounds.count_solver import COUNTS, check_goal
+from finetti.bounds.count_solver import solve as solve_for
 from finetti.bounds.description import BoundSettings, map_norms
 from finetti.bounds.registry import check_norms, unread_norms
 from finetti.bounds.sample import Sample
-from finetti.bounds.solve import COUNTS
-from finetti.bounds.solve import solve as solve_for
 from finetti.bounds.value import BoundValue, exp_of
 from finetti.core.errors import FinettiError, InputError, UnsupportedError, bad_argument
 from finetti.core.forms import Form
@@ -225,7 +225,7 @@ def sweep(
         values: of the variable.
         settings, sample: everything else.
         solve: "samples", "heads" or "tokens".
-        gap, constant: as `solve.solve` takes them.
+        gap, constant: as `count_solver.solve` takes them.
 
     Where a theorem does not apply, the point says why; if none of them does, that is raised.
 
@@ -243,8 +243,7 @@ def sweep(
             f"Bounds on a {quantities[0]} and on a {quantities[1]} cannot share a chart. Sweep "
             "bounds on one quantity at a time."
         )
-    if (solve is None) != (gap is None):
-        raise InputError("`solve` and `gap` go together, as in solve='samples', gap=0.1.")
+    check_goal(solve, gap, constant)
     if solve in COUNTS and variable.field == COUNTS[solve][0]:
         raise InputError(f"Cannot both sweep and solve for {solve}. Sweep something else.")
     if not len(values):
