@@ -234,7 +234,7 @@ def test_the_kernel_answer_by_hand():
     gram, between = np.exp(-((x - x.T) ** 2) / 2), np.exp(-((z - z.T) ** 2) / 2)
     reading = np.zeros((40, 40))
     for fitted, predicted in KFold(5, shuffle=True, random_state=1).split(x):
-        own = between[np.ix_(fitted, fitted)] + model.first_stage_path_.ridge * np.eye(len(fitted))
+        own = between[np.ix_(fitted, fitted)] + model.first_stage_path_.value * np.eye(len(fitted))
         part = between[np.ix_(predicted, fitted)] @ np.linalg.inv(own)
         reading[np.ix_(predicted, fitted)] = part + (1 - part.sum(1, keepdims=True)) / len(fitted)
     np.testing.assert_allclose(reading.sum(axis=1), 1.0)
