@@ -12,20 +12,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from finetti.core.numbers import largest_of, smallest_of
+from finetti.core.numerics.extremes import largest_of, smallest_of
 
 ROOT = Path(__file__).parent.parent
 WHOLE = {  # counts, widths and depths
     "probe/cls_attention/dropped_tokens.py": ("max(size for size in range",),
     "attention/cme/conjugate_gradients.py": ("min(rank,",),
     "attention/fast_weights/chunked_scan.py": ("min(chunk,",),
-    "boolean/language/gate_graph.py": ("max(self.level(",),
-    "boolean/network/weight_file.py": ("max(1, heads)",),
-    "boolean/network/block.py": ("max(read.head ",),
-    "boolean/network/gate_heads.py": ("max(gate.level ",),
-    "boolean/network/recognition.py": ("max(len(",),
-    "boolean/network/runner.py": ("max(block.n_heads ",),
-    "boolean/verify/gate_proof.py": ("min(limit,",),
+    "boolean/language/gate_graph.py": ("max(levels.get(",),
+    "boolean/network/weight_file.py": ("max(gate.level ", "max(len("),
+    "boolean/network/gate_network.py": (
+        "max(gate.level ",
+        "max(read.head ",
+        "max(len(",
+        "max(block.n_heads ",
+    ),
+    "boolean/network/gate_lookup.py": ("max(len(",),
+    "boolean/verify/gate_proof.py": ("min(limit,", "max(len(read.sources) "),
     "bounds/exchangeability/residual_class.py": ("max(len(",),
     "bounds/sparse_variables/transformer_class.py": ("max(np.shape(",),
     "claims/exchangeability/residual_capacity.py": ("max(network.dimension,", "max((4 + heads) "),
@@ -105,9 +108,9 @@ def test_no_maximum_forgets_nan():
     found = {
         (place, call)
         for place, call in found
-        if place != "core/numbers.py" and not call.startswith(ALLOWED.get(place, ()))
+        if place != "core/plain_data.py" and not call.startswith(ALLOWED.get(place, ()))
     }
-    assert not found, "collect with largest_of or smallest_of of finetti.core.numbers"
+    assert not found, "collect with largest_of or smallest_of of finetti.core.plain_data"
 
 
 @pytest.mark.parametrize(

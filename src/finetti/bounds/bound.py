@@ -11,10 +11,9 @@ from finetti.bounds.count_solver import COUNTS, solve
 from finetti.bounds.description import NAMES, READ, BoundSettings, Description
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import OF_THE_LOSS, BoundKind, BoundValue, Term
+from finetti.core.arguments import Form, as_norm, as_whole, check_form
 from finetti.core.checked_fields import Checked, checked, one_of
 from finetti.core.errors import UnsupportedError
-from finetti.core.forms import Form, check_form
-from finetti.core.numbers import as_norm, as_whole
 from finetti.display.card import Card
 from finetti.display.catalog import import_modules
 from finetti.display.displayable import Displayable

@@ -18,10 +18,9 @@ from finetti.coherence.predictors.context_predictor import AlphabetPredictor, Re
 from finetti.coherence.predictors.predictor_loading import Predicts, as_predictor, load_target
 from finetti.coherence.predictors.world_predictor import has_predictive, world_predictor
 from finetti.coherence.truth_distance import distance_at
-from finetti.core.arguments import one_hot
+from finetti.core.arguments import as_whole, one_hot
 from finetti.core.errors import InputError
-from finetti.core.keys import generator
-from finetti.core.numbers import as_whole
+from finetti.core.numerics.random_keys import generator
 from finetti.display import Progress, progress_bar
 from finetti.latent.named_worlds import worlds
 from finetti.latent.world import LatentModel, Pairs
@@ -86,7 +85,7 @@ def load_predictor(reference: str, directory: Any = ".") -> Predicts:
     True
     """
     if reference in FAMILY:
-        from finetti.core.precision import float64
+        from finetti.core.numerics.float64 import float64
 
         with float64():
             return as_predictor(FAMILY[reference].make(), name=reference)

@@ -8,7 +8,7 @@ from finetti.coherence.defects.defect import Defect
 from finetti.coherence.predictors.context_predictor import LAW
 from finetti.coherence.predictors.world_predictor import world_predictor
 from finetti.coherence.truth_distance import Distance
-from finetti.core.numbers import field_values, to_plain
+from finetti.core.plain_data import field_values, to_plain
 from finetti.display import Card, RunResult, Table, format_number
 from finetti.latent.world import LatentModel
 

@@ -17,8 +17,8 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from finetti.core.arguments import as_norm
 from finetti.core.errors import bad_argument, warn_user
-from finetti.core.numbers import as_norm
 from finetti.estimators.criterion_path import Criterion, CriterionPath
 
 Floats = NDArray[np.float64]

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
-from finetti.core.numbers import field_values, to_plain
-from finetti.core.statistics import Interval
+from finetti.core.plain_data import field_values, to_plain
+from finetti.core.statistics.intervals import Interval
 from finetti.display import Table, format_interval
 from finetti.probe.analysis.critical_size import CriticalSize
 from finetti.probe.analysis.learner_comparison import LearnerComparison, compare_learners

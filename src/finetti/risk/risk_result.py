@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from finetti.core.numbers import field_values, to_plain
-from finetti.core.statistics import Slope, mean_with_error, power_law_slope
+from finetti.core.plain_data import field_values, to_plain
+from finetti.core.statistics.intervals import mean_with_error
+from finetti.core.statistics.power_laws import Slope, power_law_slope
 from finetti.display import Table, format_number
 from finetti.risk.risk_experiment import RiskExperiment
 from finetti.risk.risk_trial import MEASURED, RISK_PARTS

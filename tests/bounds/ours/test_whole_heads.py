@@ -7,7 +7,7 @@ import pytest
 
 from finetti.bounds import Sample, ours
 from finetti.core.errors import InputError
-from finetti.core.numbers import largest_of
+from finetti.core.numerics.extremes import largest_of
 
 WIDTH, HEADS, INSIDE, TOKENS = 4, 2, 3, 5
 MATRICES = {"query": (4, 6), "key": (4, 6), "value": (4, 6), "output": (6, 4)}

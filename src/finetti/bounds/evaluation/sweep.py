@@ -14,8 +14,8 @@ from finetti.bounds.description import BoundSettings, map_norms
 from finetti.bounds.registry import check_norms, unread_norms
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, exp_of
+from finetti.core.arguments import Form
 from finetti.core.errors import FinettiError, InputError, UnsupportedError, bad_argument
-from finetti.core.forms import Form
 from finetti.display.card import Card, Table
 from finetti.display.charts.line_charts import Chart, line_chart
 from finetti.display.displayable import Displayable

@@ -21,10 +21,9 @@ from finetti.bounds.random_features.target_norms import (
 )
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, format_exp, log_of, summed
+from finetti.core.arguments import Form, as_positive
 from finetti.core.errors import InputError, bad_argument
-from finetti.core.forms import Form
-from finetti.core.logspace import log_add, log_sum
-from finetti.core.numbers import as_positive
+from finetti.core.numerics.logspace import log_add, log_sum
 
 LOSS = "the loss is 1-Lipschitz in the prediction with ℓ(0, y) ≤ 1"
 STATED_THEOREM = (

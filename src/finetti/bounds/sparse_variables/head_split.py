@@ -15,7 +15,7 @@ from finetti.bounds.sparse_variables.head_class import HeadClass
 from finetti.bounds.sparse_variables.transformer_theorems import ASSUMED_OF_A_HEAD
 from finetti.bounds.value import BoundValue, Term, summed
 from finetti.core.errors import bad_argument
-from finetti.core.logspace import log_sum
+from finetti.core.numerics.logspace import log_sum
 
 
 class HeadSplit(NetworkBound):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import scipy
 
+from finetti import attention
 from finetti.attention import lipschitz
 from finetti.bounds import Sample
 from finetti.bounds import sparse_variables as bounds
@@ -25,9 +26,9 @@ from finetti.claims.sparse_variables.tight_layers import (
     two_layers,
     two_tokens,
 )
-from finetti.core.forms import Form
-from finetti.core.norms import max_column_norm, max_row_norm
-from finetti.core.numbers import largest_of, smallest_of
+from finetti.core.arguments import Form
+from finetti.core.linalg.matrix_norms import max_column_norm, max_row_norm
+from finetti.core.numerics.extremes import largest_of, smallest_of
 
 A_COST = "a cost of W_QK larger or smaller by a factor of 1.021"
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from finetti.core.numbers import largest_of
+from finetti.core.numerics.extremes import largest_of
 from finetti.display.progress import Progress, late_progress
 from finetti.estimators.constrained.losses import Loss
 from finetti.estimators.constrained.norm_limits import BlockLimits

@@ -6,8 +6,8 @@ import numpy as np
 import scipy.linalg
 from sklearn.utils.validation import check_array, check_consistent_length
 
+from finetti.core.arguments import as_norm, as_whole
 from finetti.core.errors import InputError, bad_argument
-from finetti.core.numbers import as_norm, as_whole
 from finetti.estimators.criterion_path import CriterionPath
 from finetti.estimators.gram_matrices import (
     cross_gram,

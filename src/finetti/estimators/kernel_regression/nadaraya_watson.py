@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from finetti.core.arguments import as_positive
 from finetti.core.errors import InputError, UnsupportedError, bad_argument, warn_user
-from finetti.core.numbers import as_positive
-from finetti.core.precision import float64
+from finetti.core.numerics.float64 import float64
 from finetti.display.progress import Progress, late_progress
 from finetti.estimators.criterion_path import CriterionPath
 from finetti.estimators.gram_matrices import chunks, in_float64, median_distance, padding

@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 
 from finetti.attention.random_features.random_feature_attention import RandomFeatureAttention
 from finetti.core.errors import InputError, warn_user
-from finetti.core.precision import float64
+from finetti.core.numerics.float64 import float64
 from finetti.estimators.criterion_path import CriterionPath
 from finetti.estimators.random_features.dask_blocks import Block, DaskRows, is_dask_array
 from finetti.estimators.random_features.gram_sums import GramSums

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.linalg
 
 from finetti.core.errors import warn_user
-from finetti.core.numbers import largest_of
+from finetti.core.numerics.extremes import largest_of
 from finetti.estimators.ridge_system import (
     DOUBLE_UNIT,
     SINGLE_UNIT,

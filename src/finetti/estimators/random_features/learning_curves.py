@@ -10,7 +10,7 @@ from pydantic import PositiveInt
 from finetti.attention.random_features.random_feature_attention import RandomFeatureAttention
 from finetti.attention.random_features.random_feature_mlp import RandomFeatureMLP
 from finetti.core.errors import bad_argument
-from finetti.core.keys import generator, random_key
+from finetti.core.numerics.random_keys import generator, random_key
 from finetti.display.charts.line_charts import Chart, line_chart
 from finetti.estimators.ridge_system import Floats, decompose_gram, ridge_grid
 from finetti.estimators.sets.token_data import FAMILIES, TokenTarget, random_directions

@@ -10,8 +10,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 
+from finetti.core.arguments import as_positive
 from finetti.core.errors import InputError, bad_argument
-from finetti.core.numbers import as_positive
 from finetti.estimators.criterion_path import CriterionPath
 from finetti.estimators.ridge_system import Floats
 from finetti.estimators.sets.token_sets import TokenSets, read_sets

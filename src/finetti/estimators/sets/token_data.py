@@ -9,8 +9,8 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from finetti.bounds.random_features.polynomial_targets import Target
+from finetti.core.arguments import as_norm, as_whole
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import as_norm, as_whole
 from finetti.estimators.ridge_system import Floats
 
 

@@ -14,7 +14,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.tree import DecisionTreeClassifier
 
-from finetti.core.keys import generator
+from finetti.core.numerics.random_keys import generator
 from finetti.estimators.kernel_regression.gp_regression import ConditionalMeanClassifier
 from finetti.estimators.random_features.head_estimators import RandomFeatureAttentionClassifier
 from finetti.estimators.random_features.neuron_estimators import RandomFeatureMLPRegressor
