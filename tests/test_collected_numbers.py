@@ -39,7 +39,6 @@ WHOLE = {  # counts, widths and depths
     "probe/probe_result.py": ("max(length ",),
 }
 SETTINGS = {  # limits of charts, of memory and of searches, no results
-    "audit/compare/weight_changes.py": ("max(ROUNDING[",),
     "claims/results.py": ("max((end for end",),
     "probe/probe_charts.py": ("max(low,",),
     "probe/search/search_design.py": ("min(high,", "max(low, high)"),
