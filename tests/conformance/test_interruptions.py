@@ -94,7 +94,11 @@ def start(folder, name):
     out = () if name == "run" else ("--out", "out")
     command = [sys.executable, *COMMANDS[name], *out, "--json", "--quiet"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(command, cwd=folder, **pipes)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:  # a shell lets its background jobs, these tests among them, ignore Ctrl-C
+        return subprocess.Popen(command, cwd=folder, **pipes)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def n_done(document):

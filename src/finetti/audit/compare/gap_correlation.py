@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from finetti.audit.compare.audit_comparison import AuditComparison
-from finetti.core.arguments import check_finite
+from finetti.core.arguments import check_finite, check_share
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.files import read_file
 from finetti.core.numerics.extremes import largest_of, smallest_of
@@ -98,8 +98,7 @@ def correlate_gaps(
         confidence: of all intervals together.
     """
     owner = "correlate_gaps"
-    if not 0 < confidence < 1:
-        raise bad_argument("confidence", owner, "in (0, 1)", confidence)
+    check_share(confidence, "confidence", owner)
     if isinstance(gaps, Mapping):
         gaps = match_gaps(compared.names, gaps)
     if len(gaps) != len(compared.names):
@@ -162,8 +161,7 @@ def rank_correlation(
     (1.0, None)
     """
     owner = "rank_correlation"
-    if not 0 < confidence < 1:
-        raise bad_argument("confidence", owner, "in (0, 1)", confidence)
+    check_share(confidence, "confidence", owner)
     rows = [np.asarray(each, np.float64) for each in (first, second)]
     for row, name in zip(rows, ("first", "second"), strict=True):
         check_finite(row, name, owner)
