@@ -43,7 +43,7 @@ class ConditionalMean(Attention):
     Solved in float64 whatever the precision of the data, or, for the mean over 256 keys and more,
     in float32 where that is shown to do, for the answer and apart from it for its gradient
     (`finetti.attention.cme.mixed_precision`). Gradients are implicit (reverse mode). Each key's
-    ridge is at least `finetti.core.solves.diagonal_floor` times K(k, k), about 2L²·10⁻¹⁶, on every
+    ridge is at least `diagonal_floor` times K(k, k), about 2L²·10⁻¹⁶, on every
     route; `cme_solve` says whether that floor was used. What cannot be solved is NaN.
 
     Args:

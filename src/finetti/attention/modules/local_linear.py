@@ -34,7 +34,7 @@ class LocalLinear(RowAttention):
     The weights p_i are normalized: a factor of K changes nothing, and where one key has all of
     the weight, C = 0, the line is level and the answer is the value of that key.
     Computed in float64 whatever the precision of the data; one solve of d_k rows per query, in
-    which λ is at least `finetti.core.solves.diagonal_floor` times the variance of each coordinate.
+    which λ is at least `diagonal_floor` times the variance of each coordinate.
 
     Args:
         kernel: any nonnegative kernel K.
