@@ -18,7 +18,7 @@ from finetti.boolean.embeddings import EMBEDDINGS, find_embedding
 from finetti.boolean.embeddings import position_vectors as kinds
 from finetti.boolean.embeddings.position_vectors import RESERVED, BitPositions
 from finetti.boolean.embeddings.token_embedding import Embedding, HeadMatrices
-from finetti.boolean.embeddings.weight_range import check_weight_range
+from finetti.boolean.embeddings.weight_range import MAX_BYTES, check_weight_range
 from finetti.boolean.language.expression import ExpressionRule
 from finetti.boolean.language.families import Symmetric, TruthTable
 from finetti.boolean.language.gate_graph import split
@@ -32,10 +32,9 @@ from finetti.boolean.network.gate_network import GateNetwork
 from finetti.boolean.network.lookup import LOOKUP_NAMES, Lookup
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.files import check_writable, file_size, write_file
-from finetti.display.formatting import plural, short_text
+from finetti.display.formatting import format_bytes, plural, short_text
 
 FORMAT = "finetti-boolean-1"
-MAX_FILE_BYTES = 2**31
 METADATA = ("function", "context_length", "settings")
 Tensors = dict[str, NDArray[Any]]
 
@@ -69,6 +68,12 @@ def save(
     """Write a network to ``path``; see `read_network`."""
     import safetensors.numpy
 
+    size = 8 * (network.n_parameters - network.context_length * network.width)  # but positions
+    if size > MAX_BYTES:
+        raise InputError(
+            f"The matrices of this network take {format_bytes(size)}, and files end at "
+            f'{format_bytes(MAX_BYTES)}. Use basis="random", embedding="trained", or fewer gates.'
+        )
     metadata = {
         "format": FORMAT,
         "function": json.dumps(describe_function(function)),

@@ -20,8 +20,9 @@ from finetti.boolean.embeddings.token_embedding import HeadBounds, scale_bound
 from finetti.boolean.explanation import Reading
 from finetti.boolean.language.gate_graph import Gates, SparseGate, same_rule
 from finetti.boolean.language.rule import BooleanFunction
-from finetti.boolean.network.gate_network import GateBlock, GateNetwork, GateTables
+from finetti.boolean.network.gate_network import GateBlock, GateNetwork
 from finetti.boolean.network.lookup import Lookup
+from finetti.boolean.network.sum_tables import SumTables
 from finetti.boolean.verify.family_proof import (
     MAX_SETTINGS_BYTES,
     MAX_WORK,
@@ -80,11 +81,11 @@ class GateVerifier:
         outside = f" × (all-0 and all-1, the worst for the attention, and {N_RANDOM} random)"
         return ChosenInputs(tried, settings, patterns, described + outside)
 
-    def batches(self, tables: GateTables, inputs: ChosenInputs) -> Iterator[Batch]:
+    def batches(self, tables: SumTables, inputs: ChosenInputs) -> Iterator[Batch]:
         """Sums of all settings, for each choice of the other bits."""
         return setting_batches(tables, inputs)
 
-    def n_batches(self, tables: GateTables, inputs: ChosenInputs) -> int:
+    def n_batches(self, tables: SumTables, inputs: ChosenInputs) -> int:
         """How many of them there are."""
         return len(inputs.patterns)
 
