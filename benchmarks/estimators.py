@@ -199,7 +199,7 @@ def latencies():
     import numpy as np
 
     import finetti.estimators as room
-    from finetti.estimators.tables import TableModel
+    from finetti.estimators.table_models import TableModel
 
     rng = np.random.default_rng(SEED)
     tokens = rng.normal(size=(300, 5, 4)) / 2

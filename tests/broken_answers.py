@@ -26,7 +26,7 @@ import numpy as np
 
 from finetti import claims
 from finetti.claims import load_ledger
-from finetti.estimators.learning_curves import Family
+from finetti.estimators.random_features.learning_curves import Family
 from finetti.studies.trials import TrialResult
 
 SPARED = ("finetti.claims", "finetti.core", "finetti.display", "finetti.studies")

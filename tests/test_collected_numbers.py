@@ -35,11 +35,10 @@ WHOLE = {  # counts, widths and depths
     "claims/random_features/interpolation_norms.py": ("max(r, s)",),
     "claims/sparse_variables/learned_positions.py": ("max(steps,",),
     "cli/commands/bound_command.py": ("max(len(",),
-    "estimators/constrained_attention.py": ("max(each.n_iter ",),
+    "estimators/constrained/constrained_estimators.py": ("max(each.n_iter ",),
     "probe/probe_result.py": ("max(length ",),
 }
 SETTINGS = {  # limits of charts, of memory and of searches, no results
-    "audit/compare/weight_changes.py": ("max(ROUNDING[",),
     "claims/results.py": ("max((end for end",),
     "probe/probe_charts.py": ("max(low,",),
     "probe/search/search_design.py": ("min(high,", "max(low, high)"),

@@ -44,26 +44,9 @@ def test_log1mexp(x):
     assert relative_error(logspace.log1mexp(x), reference) < TOLERANCE
 
 
-@untimed
-@given(positive)
-def test_log_expm1(x):
-    reference = mpmath.log(mpmath.expm1(mpmath.mpf(x)))
-    assert relative_error(logspace.log_expm1(x), reference) < TOLERANCE
-
-
-@untimed
-@given(positive, st.booleans())
-def test_log1pexp(x, negative):
-    x = -x if negative else x
-    reference = mpmath.log1p(mpmath.exp(mpmath.mpf(x)))
-    assert relative_error(logspace.log1pexp(x), reference) < TOLERANCE
-
-
-def test_the_textbook_formulas_would_fail():
-    """The points above are hard: the plain formulas are wrong there."""
+def test_the_textbook_formula_would_fail():
+    """The points above are hard: the plain formula is wrong there."""
     assert math.log(1 - math.exp(-1e-12)) != pytest.approx(logspace.log1mexp(1e-12), rel=1e-8)
-    assert abs(math.log(math.expm1(LOG2)) / logspace.log_expm1(LOG2) - 1) > 1e-8
-    assert np.log1p(np.exp(-40.0)) == logspace.log1pexp(-40.0) != math.log(1 + math.exp(-40.0))
 
 
 def scale(reference, *terms):
@@ -73,10 +56,7 @@ def scale(reference, *terms):
 
 @untimed
 @given(logs, logs)
-def test_add_then_subtract(a, b):
-    total = logspace.log_add(a, b)
-    reference = mpmath.log(mpmath.exp(mpmath.mpf(a)) + mpmath.exp(mpmath.mpf(b)))
-    assert abs(mpmath.mpf(float(total)) - reference) <= TOLERANCE * scale(reference, a, b)
+def test_subtract(a, b):
     high, low = max(a, b), min(a, b)
     difference = logspace.log_subtract(high, low)
     if high == low:
@@ -100,13 +80,10 @@ def test_zero_and_infinity():
     assert logspace.log_sum([-inf, -inf]) == -inf
     assert logspace.log_sum([]) == -inf
     assert logspace.log_sum([inf, 0.0]) == inf
-    assert logspace.log_add(-inf, -3.0) == -3.0
     assert logspace.log_subtract(-inf, -inf) == -inf
     assert logspace.log_subtract(2.0, -inf) == 2.0
     assert logspace.log_subtract(inf, 2.0) == inf
     assert logspace.log1mexp([0.0, inf]).tolist() == [-inf, 0.0]
-    assert logspace.log_expm1([0.0, inf]).tolist() == [-inf, inf]
-    assert logspace.log1pexp([-inf, inf]).tolist() == [0.0, inf]
 
 
 def log_binomial_reference(n, k):
@@ -139,7 +116,7 @@ def test_log_binomial_for_huge_n(digits_of_n, share):
 def test_log_binomial_symmetry_and_pascal(n, data):
     k = data.draw(st.integers(1, n))
     assert logspace.log_binomial(n, k) == logspace.log_binomial(n, n - k)
-    pascal = logspace.log_add(logspace.log_binomial(n, k), logspace.log_binomial(n, k - 1))
+    pascal = np.logaddexp(logspace.log_binomial(n, k), logspace.log_binomial(n, k - 1))
     assert logspace.log_binomial(n + 1, k) == pytest.approx(pascal, rel=1e-13)
 
 
@@ -165,10 +142,9 @@ def test_other_refusals():
         logspace.log_subtract([3.0, 1.0], [2.0, 2.0])
     with pytest.raises(InputError, match="`log_b` argument of log_subtract"):
         logspace.log_subtract(math.inf, math.inf)
-    for function in (logspace.log1mexp, logspace.log_expm1):
-        with pytest.raises(InputError, match=f"`x` argument of {function.__name__}"):
-            function([1.0, -1e-9])
-    for function in (logspace.log_sum, logspace.log1pexp, logspace.log1mexp):
+    with pytest.raises(InputError, match="`x` argument of log1mexp"):
+        logspace.log1mexp([1.0, -1e-9])
+    for function in (logspace.log_sum, logspace.log1mexp):
         with pytest.raises(
             InputError, match=f"argument of {function.__name__} must be free of NaN"
         ):

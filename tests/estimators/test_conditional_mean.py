@@ -22,8 +22,8 @@ from finetti.attention import ConditionalMean
 from finetti.core.errors import InputError
 from finetti.core.numerics.float64 import float64
 from finetti.estimators import ConditionalMeanClassifier, ConditionalMeanRegressor
-from finetti.estimators.grams import padding
-from finetti.estimators.weighted_kernel import WeightedKernel
+from finetti.estimators.gram_matrices import padding
+from finetti.estimators.kernel_regression.gp_hyperparameters import WeightedKernel
 from finetti.kernels import RBF, Linear, Matern
 
 RNG = np.random.default_rng(0)
@@ -183,7 +183,7 @@ def test_padding_is_at_least_all_rows_and_little_more():
 def test_many_rows_in_chunks(monkeypatch):
     model = clone(FIXED).fit(X, Y)
     whole = model.predict(QUERIES, return_std=True)
-    monkeypatch.setattr("finetti.estimators.grams.CHUNK_ROWS", 4)
+    monkeypatch.setattr("finetti.estimators.gram_matrices.CHUNK_ROWS", 4)
     np.testing.assert_allclose(model.predict(QUERIES, return_std=True), whole, rtol=1e-10)
 
 

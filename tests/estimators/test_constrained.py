@@ -12,10 +12,9 @@ from sklearn.preprocessing import StandardScaler
 
 from finetti.core.errors import InputError
 from finetti.estimators import ConstrainedAttentionClassifier, ConstrainedAttentionRegressor
-from finetti.estimators.constrained import minimize_constrained
-from finetti.estimators.constrained_risk import ConstrainedRisk
-from finetti.estimators.losses import Loss
-from finetti.estimators.norm_limits import BlockLimits
+from finetti.estimators.constrained.constrained_solver import ConstrainedRisk, minimize_constrained
+from finetti.estimators.constrained.losses import Loss
+from finetti.estimators.constrained.norm_limits import BlockLimits
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(64, 4, 3))
@@ -84,9 +83,6 @@ def test_slopes_are_at_most_one_and_are_the_derivative(loss, targets):
     slopes = loss.slopes(outputs, targets)
     np.testing.assert_allclose((ahead - behind) / (2 * step), slopes, atol=1e-5)
     assert np.abs(slopes).max() <= 1
-    ahead, behind = (loss.slopes(outputs + sign * step, targets) for sign in (1, -1))
-    found = (ahead - behind) / (2 * step)
-    np.testing.assert_allclose(loss.curvatures(outputs, targets), found, atol=1e-5)
     if loss.name != "huber":
         assert loss.values(np.zeros(1), np.ones(1))[0] <= 1
 
@@ -136,23 +132,16 @@ def test_the_gap_is_a_certificate(loss, targets, limits):
     assert peer.fun == pytest.approx(found.objective, abs=1e-4)
 
 
-@pytest.mark.parametrize("scale", [1.0, 1e4])
 @pytest.mark.parametrize(("loss", "targets"), LOSSES)
-def test_newton_finds_what_gradients_find(loss, targets, scale, monkeypatch):
-    """And what they would not find, where features are badly scaled."""
-    features = RNG.normal(size=(len(targets), 8)) * np.geomspace(1.0, scale, 8)
+def test_the_gap_is_true_where_features_are_badly_scaled(loss, targets):
+    """Where gradients crawl, too: no fewer iterations reach less than what the bound leaves."""
+    features = RNG.normal(size=(len(targets), 8)) * np.geomspace(1.0, 1e3, 8)
     shares = np.full(len(targets), 1 / len(targets))
     risk = ConstrainedRisk(features, targets, shares, loss, BlockLimits(2.0, 1.5), 4)
-    monkeypatch.setattr("finetti.estimators.constrained.NEWTON_AFTER", 2)
-    newton = minimize_constrained(risk, tol=1e-7, max_iter=400)
-    assert newton.gap <= 1e-7
-    assert risk.limits.contain(np.linalg.norm(newton.blocks, axis=1))
-    monkeypatch.setattr("finetti.estimators.constrained.NEWTON_AFTER", 10**9)
-    gradients = minimize_constrained(risk, tol=1e-7, max_iter=2000)
-    assert newton.objective <= gradients.objective + 1e-7
-    assert gradients.objective - gradients.gap <= newton.objective + 1e-7
-    if scale == 1.0:
-        assert gradients.gap <= 1e-7
+    early, late = (minimize_constrained(risk, tol=1e-9, max_iter=n) for n in (20, 2000))
+    assert late.gap < early.gap
+    assert early.objective - early.gap <= late.objective <= early.objective
+    assert late.objective - late.gap >= early.objective - early.gap - 1e-12
 
 
 MODELS = [

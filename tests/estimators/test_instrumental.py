@@ -14,9 +14,8 @@ from sklearn.preprocessing import StandardScaler
 
 from finetti.core.errors import InputError
 from finetti.estimators import InstrumentalRegressor
-from finetti.estimators.evidence import by_likelihood
-from finetti.estimators.first_stage import centered_features, strength
-from finetti.estimators.ridge import decompose_gram
+from finetti.estimators.instruments.first_stage import centered_features, strength
+from finetti.estimators.ridge_system import decompose_gram
 from finetti.kernels import RBF
 
 EFFECTS = np.array([2.0, -1.0, 0.5])
@@ -148,6 +147,7 @@ def test_as_many_instruments_as_rows_are_refused(n, q):
             InstrumentalRegressor().fit(x, 3 * hidden, weights, instruments=z[:, :29])
         twice = np.repeat(x + 0.01 * z[:, :1], q, axis=1)
         assert InstrumentalRegressor().fit(x, x[:, 0], instruments=twice).first_stage_f_ > 1000
+        assert strength(x, z[:, :58], np.ones(n)).f_statistic < 100  # one degree is left
 
 
 @pytest.mark.filterwarnings("ignore:The best ridge of")
@@ -234,7 +234,7 @@ def test_the_kernel_answer_by_hand():
     gram, between = np.exp(-((x - x.T) ** 2) / 2), np.exp(-((z - z.T) ** 2) / 2)
     reading = np.zeros((40, 40))
     for fitted, predicted in KFold(5, shuffle=True, random_state=1).split(x):
-        own = between[np.ix_(fitted, fitted)] + model.first_stage_path_.ridge * np.eye(len(fitted))
+        own = between[np.ix_(fitted, fitted)] + model.first_stage_path_.value * np.eye(len(fitted))
         part = between[np.ix_(predicted, fitted)] @ np.linalg.inv(own)
         reading[np.ix_(predicted, fitted)] = part + (1 - part.sum(1, keepdims=True)) / len(fitted)
     np.testing.assert_allclose(reading.sum(axis=1), 1.0)
@@ -268,7 +268,7 @@ def test_the_likelihood_of_a_ridge_by_hand():
         covariance = basis.T @ gram @ basis / ridge + np.eye(14)
         square = (basis.T @ y) @ np.linalg.solve(covariance, basis.T @ y)
         wanted.append(7 * np.log(square) + 0.5 * np.linalg.slogdet(covariance)[1])
-    np.testing.assert_allclose(by_likelihood(system, ridges).criterion, wanted, rtol=1e-8)
+    np.testing.assert_allclose(system.marginal_likelihood(ridges), wanted, rtol=1e-8)
 
 
 def test_at_home_in_scikit_learn():

@@ -14,7 +14,7 @@ from finetti.attention import KernelSmoother, Softmax
 from finetti.core.errors import InputError, UnsupportedError
 from finetti.core.numerics.float64 import float64
 from finetti.estimators import KernelSmootherRegressor
-from finetti.estimators.grams import median_distance
+from finetti.estimators.gram_matrices import median_distance
 from finetti.kernels import RBF, Exponential, Linear, Matern, Polynomial
 
 RNG = np.random.default_rng(0)
@@ -76,7 +76,7 @@ def test_it_is_the_attention():
 
 def test_chunks_are_the_whole(monkeypatch):
     whole = KernelSmootherRegressor(bandwidths=GRID).fit(X, Y, WEIGHTS)
-    monkeypatch.setattr("finetti.estimators.grams.CHUNK_ROWS", 8)
+    monkeypatch.setattr("finetti.estimators.gram_matrices.CHUNK_ROWS", 8)
     parts = clone(whole).fit(X, Y, WEIGHTS)
     np.testing.assert_allclose(
         parts.bandwidth_path_.criterion, whole.bandwidth_path_.criterion, rtol=1e-10
@@ -105,9 +105,9 @@ def test_the_bandwidth_is_refined_between_grid_points():
     """As good as a grid a hundred times finer; a grid that is given is not left."""
     model = KernelSmootherRegressor().fit(X, Y[:, 0])
     path = model.bandwidth_path_
-    assert (np.diff(path.bandwidths) > 0).all()
+    assert (np.diff(path.values) > 0).all()
     place = path.best
-    fine = np.geomspace(*path.bandwidths[[place - 1, place + 1]], 31)
+    fine = np.geomspace(*path.values[[place - 1, place + 1]], 31)
     wanted = KernelSmootherRegressor(bandwidths=fine).fit(X, Y[:, 0]).bandwidth_path_
     assert path.criterion[place] <= wanted.criterion.min() * (1 + 1e-6)
     coarse = np.geomspace(1e-2, 1e1, 31) * median_distance(X)
@@ -118,7 +118,7 @@ def test_the_bandwidth_is_refined_between_grid_points():
 
 def test_the_path_is_shown():
     path = KernelSmootherRegressor(bandwidths=[3.0, 0.1]).fit(X, Y[:, 0]).bandwidth_path_
-    assert list(path.bandwidths) == [0.1, 3.0]
+    assert list(path.values) == [0.1, 3.0]
     assert path.at_edge
     assert "edge" in str(path)
     assert "bandwidth" in str(path.plot())

@@ -9,8 +9,8 @@ from sklearn.linear_model import Ridge
 from finetti.core.errors import InputError
 from finetti.core.numerics.random_keys import generator, random_key
 from finetti.estimators import CorrelationPowerTarget, KeyPowerTarget, learn_targets, learning_chart
-from finetti.estimators.learning_curves import draw_model
-from finetti.estimators.token_regression import random_directions
+from finetti.estimators.random_features.learning_curves import draw_model
+from finetti.estimators.sets.token_data import random_directions
 from finetti.studies import Study
 from finetti.studies.spec import shipped_studies
 

@@ -56,7 +56,7 @@ def test_ridge_on_the_explicit_features(model):
 @pytest.mark.parametrize("model", MODELS[:4])
 def test_chunks_are_the_whole(model, monkeypatch):
     whole = clone(model).set_params(ridge="loo").fit(X, Y)
-    monkeypatch.setattr("finetti.estimators.random_features.CHUNK_ROWS", 16)
+    monkeypatch.setattr("finetti.estimators.random_features.feature_ridge.CHUNK_ROWS", 16)
     parts = clone(whole).fit(X, Y)
     np.testing.assert_allclose(parts.coef_, whole.coef_, atol=1e-8)
     np.testing.assert_allclose(parts.ridge_path_.criterion, whole.ridge_path_.criterion, rtol=1e-6)
@@ -245,7 +245,7 @@ def test_a_grid_of_ridges_that_is_given_is_what_is_searched(model):
     best = clone(model).set_params(ridge="loo").fit(X, Y).ridge_
     grid = [1e6 * best, best, best / 1e6]
     found = clone(model).set_params(ridge="loo", ridges=grid).fit(X, Y)
-    assert found.ridge_path_.ridges.tolist() == grid[::-1]
+    assert found.ridge_path_.values.tolist() == grid[::-1]
     assert found.ridge_ == best
     for wrong in ([], [0.1, 0.0], [np.nan], [[0.1]]):
         with pytest.raises(InputError, match=r"`ridges`.*a list of finite numbers > 0"):

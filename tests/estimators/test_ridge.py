@@ -7,17 +7,19 @@ from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Ridge
 
-from finetti.estimators.ridge import (
-    RidgePath,
+from finetti.estimators.criterion_path import CriterionPath
+from finetti.estimators.random_features.gram_sums import GramSums
+from finetti.estimators.ridge_system import (
     RidgeRule,
     decompose_gram,
     decompose_rows,
     ridge_grid,
+    ridge_path,
 )
-from finetti.estimators.sums import GramSums, TriangularSums
 
 SHAPES = [(30, 7), (12, 40), (9, 9), (10, 9)]
 RIDGES = np.array([1e-6, 1e-3, 0.3, 20.0])
+TINY, LEAST, LARGE = (RidgeRule(ridge, None, "Model") for ridge in (1e-18, 1e-6, 1e9))
 
 
 def problem(n, p, seed=0, targets=2):
@@ -26,14 +28,12 @@ def problem(n, p, seed=0, targets=2):
     return features, rng.normal(size=(n, targets)) - 5.0, rng.uniform(0.2, 3.0, size=n)
 
 
-@pytest.mark.parametrize("least_ridge", [0.0, 1e9])  # by singular values, by squares
+@pytest.mark.parametrize("rule", [None, LARGE])  # by singular values, by squares
 @pytest.mark.parametrize("has_intercept", [True, False])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_coefficients_are_those_of_scikit_learn(shape, has_intercept, least_ridge):
+def test_coefficients_are_those_of_scikit_learn(shape, has_intercept, rule):
     features, targets, weights = problem(*shape)
-    system, _ = decompose_rows(
-        features, targets, weights, has_intercept=has_intercept, least_ridge=least_ridge
-    )
+    system, _ = decompose_rows(features, targets, weights, has_intercept=has_intercept, rule=rule)
     for ridge in RIDGES[1:]:
         peer = Ridge(ridge, fit_intercept=has_intercept, solver="svd")
         peer.fit(features, targets, weights)
@@ -74,7 +74,6 @@ def test_generalized_cross_validation_is_its_formula(shape):
         residual = targets - hat @ targets
         wanted = np.mean(np.sum(residual**2, axis=0)) / n / (1 - np.trace(hat) / n) ** 2
         assert value == pytest.approx(wanted, rel=1e-5)
-        assert system.degrees_of_freedom(ridge) == pytest.approx(np.trace(hat), rel=1e-6)
 
 
 def test_the_criteria_agree_at_equal_leverages_only():
@@ -94,7 +93,7 @@ def test_a_tiny_ridge_on_float32_features_is_stable():
     rng = np.random.default_rng(0)
     features = (rng.normal(size=(60, 4)) @ rng.normal(size=(4, 200))).astype(np.float32)
     targets = features[:, :1].astype(float)
-    system, rows = decompose_rows(features, targets, least_ridge=1e-14)
+    system, rows = decompose_rows(features, targets, rule=TINY)
     found = system.coefficients(1e-14)
     assert np.abs(found).max() < 1.0
     np.testing.assert_allclose(features @ found + system.intercept(found), targets, atol=1e-6)
@@ -120,8 +119,8 @@ def test_weights_count_rows(n, p, seed):
 
 
 def test_of_equal_criteria_the_largest_ridge_is_chosen():
-    path = RidgePath("loo", np.array([0.1, 1.0, 10.0]), np.array([2.0, 1.0, 1.0]))
-    assert path.ridge == 10.0
+    path = CriterionPath("ridge", "loo", np.array([0.1, 1.0, 10.0]), np.array([2.0, 1.0, 1.0]))
+    assert path.value == 10.0
     assert path.at_edge
     assert ridge_grid(0.0, None, "x")[0] == pytest.approx(1e-7)
 
@@ -132,46 +131,70 @@ def test_a_ridge_at_the_edge_warns():
         ([3.0, 2.0, 1.0], "largest of its grid, 10"),
         ([1.0, 2.0, 3.0], "smallest"),
     ):
-        with pytest.warns(ConvergenceWarning, match=f"{end}.*reach further"):
-            RidgePath("loo", grid, np.array(criterion)).warn_at_edge("Model")
+        with pytest.warns(ConvergenceWarning, match=f"{end}.*`ridges` that reach further"):
+            CriterionPath("ridge", "loo", grid, np.array(criterion)).warn_at_edge("Model")
     for quiet in ([2.0, 1.0, 2.0], [0.0, 0.0, 0.0], [np.inf] * 3, [np.nan] * 3):
-        RidgePath("loo", grid, np.array(quiet)).warn_at_edge("Model")
-    RidgePath("loo", grid[:2], np.array([2.0, 1.0])).warn_at_edge("Model")
+        CriterionPath("ridge", "loo", grid, np.array(quiet)).warn_at_edge("Model")
+    CriterionPath("ridge", "loo", grid[:2], np.array([2.0, 1.0])).warn_at_edge("Model")
 
 
-@pytest.mark.parametrize("kind", [GramSums, TriangularSums])
 @pytest.mark.parametrize("has_intercept", [True, False])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_parts_in_any_order_are_the_whole(shape, has_intercept, kind):
+def test_parts_in_any_order_are_the_whole(shape, has_intercept):
     features, targets, weights = problem(*shape)
     whole, _ = decompose_rows(features, targets, weights, has_intercept=has_intercept)
     cuts = [slice(0, 3), slice(3, 4), slice(4, None)]
-    added, merged = kind(shape[1], 2), kind(shape[1], 2)
+    added, merged = GramSums(shape[1], 2, LEAST), GramSums(shape[1], 2, LEAST)
     for cut in cuts:
         added.add(features[cut], targets[cut], weights[cut])
     for cut in reversed(cuts):
-        merged.merge(kind(shape[1], 2).add(features[cut], targets[cut], weights[cut]))
+        merged += GramSums(shape[1], 2, LEAST).add(features[cut], targets[cut], weights[cut])
     for sums in (added, merged):
         system = sums.system(has_intercept)
         for ridge in RIDGES[1:]:
-            found = system.coefficients(ridge)
-            np.testing.assert_allclose(found, whole.coefficients(ridge), atol=1e-8)
-            wanted = whole.intercept(whole.coefficients(ridge))
-            np.testing.assert_allclose(system.intercept(found), wanted, atol=1e-8)
+            wanted = whole.coefficients(ridge)
+            np.testing.assert_allclose(system.coefficients(ridge), wanted, atol=1e-8)
+            found, intercept = sums.solve(ridge, has_intercept)
+            np.testing.assert_allclose(found, wanted, atol=1e-8)
+            np.testing.assert_allclose(intercept, whole.intercept(wanted), atol=1e-8)
         np.testing.assert_allclose(system.gcv(RIDGES[1:]), whole.gcv(RIDGES[1:]), rtol=1e-6)
 
 
-def test_the_triangle_resolves_what_squares_cannot():
-    features = np.vander(np.linspace(-1, 1, 200), 18)
+def test_a_million_rows_are_added_as_products():
+    """Rounding of their sums hides the least ridges of the default grid, which are left out."""
+    rule, rng = RidgeRule("gcv", None, "Model"), np.random.default_rng(0)
+    sums = GramSums(3, 1, rule)
+    slopes = np.array([[1.0], [-2.0], [1e-3]])
+    for _ in range(4):
+        features = rng.normal(size=(2**18, 3))
+        sums.add(features, features @ slopes + rng.normal(size=(len(features), 1)))
+    assert sums.n_rows == 2**20
+    system = sums.system()
+    mean_square = float(system.eigenvalues.sum()) / sums.n_rows
+    whole, grid = rule.grid(mean_square), rule.grid(mean_square, sums.least_ridge)
+    np.testing.assert_array_equal(grid, whole[1:])
+    assert grid[0] >= sums.least_ridge > whole[0]
+    found = system.coefficients(ridge_path(system, "gcv", grid).value)
+    np.testing.assert_allclose(found, slopes, atol=5e-3)  # five standard errors
+
+
+def test_what_products_cannot_resolve_is_said():
+    """Nearly dependent features are left out of least squares, dependent ones in silence."""
+    features = np.vander(np.linspace(-1, 1, 200), 24)
     targets = np.sin(4 * features[:, -2:-1])
     whole, _ = decompose_rows(features, targets)
-    triangle = (
-        TriangularSums(18, 1).add(features[:80], targets[:80]).add(features[80:], targets[80:])
-    )
-    squares = GramSums(18, 1).add(features, targets)
-    wanted = whole.coefficients(1e-14)
-    np.testing.assert_allclose(triangle.system().coefficients(1e-14), wanted, atol=1e-8)
-    assert np.abs(squares.system().coefficients(1e-14) - wanted).max() > 1e-5
+    sums = GramSums(24, 1, TINY).add(features, targets)
+    with pytest.warns(UserWarning, match=r"resolve ridges from .* nearly dependent .*left out"):
+        found, intercept = sums.solve(0.0)
+    wanted = features @ whole.coefficients(0.0) + whole.intercept(whole.coefficients(0.0))
+    np.testing.assert_allclose(features @ found + intercept, wanted, atol=1e-6)
+    twice = np.concatenate([features[:, -3:], features[:, -3:]], axis=1)
+    found, intercept = GramSums(6, 1, TINY).add(twice, targets).solve(0.0)
+    np.testing.assert_allclose(found[:3], found[3:], atol=1e-10)
+    with pytest.warns(UserWarning, match="smaller ones of `ridges` are left out"):
+        assert RidgeRule("gcv", [1e-9, 1.0], "Model").grid(1.0, 1e-6).tolist() == [1.0]
+    with pytest.warns(UserWarning, match="smaller ones of `ridges` are left out"):
+        assert RidgeRule("gcv", [1e-9], "Model").grid(1.0, 1e-6).tolist() == [1e-6]
 
 
 @pytest.mark.parametrize("has_intercept", [True, False])
@@ -258,18 +281,14 @@ def refitted(features, targets, weights, has_intercept, ridge):
 
 def systems(features, targets, weights, has_intercept):
     """The same regression by every route, and its rows where the route has them."""
-    least = float(RIDGES.min())
-    for least_ridge in (0.0, least):
-        yield decompose_rows(
-            features, targets, weights, has_intercept=has_intercept, least_ridge=least_ridge
-        )
+    for rule in (TINY, LEAST):
+        yield decompose_rows(features, targets, weights, has_intercept=has_intercept, rule=rule)
     yield decompose_gram(features @ features.T, targets, weights, has_intercept=has_intercept)
-    for rule in (RidgeRule(least, None, "test"), RidgeRule(1e-18, None, "test")):
-        sums = GramSums(features.shape[1], targets.shape[1], rule)
-        for cut in (slice(0, 2), slice(2, None)):
-            sums = sums.add(features[cut], targets[cut], weights[cut])
-        system = sums.system(has_intercept)
-        yield system, system.rows(features, targets, weights, float(weights.sum()))
+    sums = GramSums(features.shape[1], targets.shape[1], LEAST)
+    for cut in (slice(0, 2), slice(2, None)):
+        sums.add(features[cut], targets[cut], weights[cut])
+    system = sums.system(has_intercept)
+    yield system, system.rows(features, targets, weights, float(weights.sum()))
 
 
 KINDS = [

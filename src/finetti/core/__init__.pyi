@@ -13,10 +13,7 @@ from .linalg.positive_definite import Status as Status
 from .numerics.float64 import float64 as float64
 from .numerics.float64 import float64_inside as float64_inside
 from .numerics.logspace import log1mexp as log1mexp
-from .numerics.logspace import log1pexp as log1pexp
-from .numerics.logspace import log_add as log_add
 from .numerics.logspace import log_binomial as log_binomial
-from .numerics.logspace import log_expm1 as log_expm1
 from .numerics.logspace import log_subtract as log_subtract
 from .numerics.logspace import log_sum as log_sum
 from .numerics.random_keys import generator as generator

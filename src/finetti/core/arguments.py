@@ -175,3 +175,16 @@ def as_real(value: Any, argument: str, owner: str, requirement: str) -> float:
         return float(value)
     except (OverflowError, TypeError, ValueError) as error:
         raise bad_argument(argument, owner, requirement, repr(value)) from error
+
+
+def as_exponent(value: Any, argument: str, owner: str) -> float:
+    """The exponent of a norm, in [1, ∞]."""
+    if not value >= 1:
+        raise bad_argument(argument, owner, "an exponent in [1, ∞]", value)
+    return float(value)
+
+
+def check_share(value: Any, argument: str, owner: str) -> None:
+    """Refuse what is not strictly between 0 and 1: a confidence, a level."""
+    if not 0 < value < 1:
+        raise bad_argument(argument, owner, "in (0, 1)", value)

@@ -1,28 +1,28 @@
-from .attention_kernel import AttentionKernelRegressor as AttentionKernelRegressor
-from .conditional_mean import ConditionalMeanClassifier as ConditionalMeanClassifier
-from .conditional_mean import ConditionalMeanRegressor as ConditionalMeanRegressor
-from .constrained_attention import (
+from .constrained.constrained_estimators import (
     ConstrainedAttentionClassifier as ConstrainedAttentionClassifier,
 )
-from .constrained_attention import (
+from .constrained.constrained_estimators import (
     ConstrainedAttentionRegressor as ConstrainedAttentionRegressor,
 )
-from .instrumental import InstrumentalRegressor as InstrumentalRegressor
-from .kernel_smoother import BandwidthPath as BandwidthPath
-from .kernel_smoother import KernelSmootherRegressor as KernelSmootherRegressor
-from .learned_norms import LearnedNorms as LearnedNorms
-from .learning_chart import learning_chart as learning_chart
-from .learning_curves import learn_targets as learn_targets
-from .random_feature_attention import (
+from .criterion_path import CriterionPath as CriterionPath
+from .instruments.two_stage import InstrumentalRegressor as InstrumentalRegressor
+from .kernel_regression.gp_regression import ConditionalMeanClassifier as ConditionalMeanClassifier
+from .kernel_regression.gp_regression import ConditionalMeanRegressor as ConditionalMeanRegressor
+from .kernel_regression.nadaraya_watson import KernelSmootherRegressor as KernelSmootherRegressor
+from .random_features.head_estimators import (
     RandomFeatureAttentionClassifier as RandomFeatureAttentionClassifier,
 )
-from .random_feature_attention import (
+from .random_features.head_estimators import (
     RandomFeatureAttentionRegressor as RandomFeatureAttentionRegressor,
 )
-from .random_feature_mlp import RandomFeatureMLPRegressor as RandomFeatureMLPRegressor
-from .ridge import RidgePath as RidgePath
-from .token_regression import make_token_regression as make_token_regression
-from .token_targets import CorrelationPowerTarget as CorrelationPowerTarget
-from .token_targets import KeyPowerTarget as KeyPowerTarget
-from .token_targets import TensorTarget as TensorTarget
-from .token_targets import TokenTarget as TokenTarget
+from .random_features.infinite_width import AttentionKernelRegressor as AttentionKernelRegressor
+from .random_features.learned_norms import LearnedNorms as LearnedNorms
+from .random_features.learning_curves import learn_targets as learn_targets
+from .random_features.learning_curves import learning_chart as learning_chart
+from .random_features.neuron_estimators import (
+    RandomFeatureMLPRegressor as RandomFeatureMLPRegressor,
+)
+from .sets.token_data import CorrelationPowerTarget as CorrelationPowerTarget
+from .sets.token_data import KeyPowerTarget as KeyPowerTarget
+from .sets.token_data import TokenTarget as TokenTarget
+from .sets.token_data import make_token_regression as make_token_regression

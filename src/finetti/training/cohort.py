@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from finetti.core.arguments import as_whole
 from finetti.core.errors import FinettiError, InputError, bad_argument
 from finetti.training.train_program import (
     Frozen,
@@ -121,8 +122,7 @@ def train_cohort(
     twice.
     """
     for name, value in (("iterations", iterations), ("check_every", check_every), ("slots", slots)):
-        if not (isinstance(value, int) and value >= 1):
-            raise bad_argument(name, "train_cohort", "a positive whole number", value)
+        as_whole(value, name, "train_cohort")
     if iterations % check_every:
         raise bad_argument(
             "iterations", "train_cohort", f"a multiple of `check_every` ({check_every})", iterations

@@ -8,8 +8,7 @@ norms of the weights, R the length of the longest token. The paper prints its le
 from collections.abc import Iterable
 from typing import Any
 
-from finetti.attention.networks.softmax_constants import check_exponent
-from finetti.core.arguments import Form, check_form
+from finetti.core.arguments import Form, as_exponent, check_form
 
 
 def rbf_constant(
@@ -24,7 +23,7 @@ def rbf_constant(
     (0.5, 2.0)
     """
     check_form(form, "rbf_constant")
-    check_exponent(r, "rbf_constant")
+    as_exponent(r, "r", "rbf_constant")
     if form == "printed":
         return 1.0
     return float(head_dimension) ** max(0.0, 1.0 - 2.0 / r) / bandwidth

@@ -3,7 +3,7 @@
 Needs no JAX.
 """
 
-from finetti.core.arguments import Form, check_form, check_positive
+from finetti.core.arguments import Form, as_exponent, check_form, check_positive
 from finetti.core.errors import bad_argument
 
 
@@ -26,15 +26,9 @@ def bandwidth(head_dimension: int, rule: str = "C.1", r: float = 2.0) -> float:
     (8.0, 16.0)
     """
     check_positive(head_dimension, "head_dimension", "bandwidth")
-    check_exponent(r, "bandwidth")
+    as_exponent(r, "r", "bandwidth")
     if rule == "C.1":
         return 2.0 * head_dimension ** (1.0 - 1.0 / r)
     if rule == "5.4":
         return float(head_dimension)
     raise bad_argument("rule", "bandwidth", '"C.1" or "5.4"', repr(rule))
-
-
-def check_exponent(r: float, owner: str) -> None:
-    """Refuse what is not the exponent of a norm."""
-    if not r >= 1:
-        raise bad_argument("r", owner, "an exponent in [1, ∞]", r)

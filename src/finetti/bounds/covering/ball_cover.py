@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from finetti.bounds.value import log_of
-from finetti.core.numerics.logspace import log1pexp
 
 _LOG_2 = math.log(2)
 
@@ -23,7 +22,7 @@ def count_cover(parameters: ArrayLike, log_norm: ArrayLike, log_resolution: Arra
     194.849436014
     """
     ratio = np.subtract(log_norm, log_resolution, dtype=np.float64)
-    return np.asarray(parameters, dtype=np.float64) * log1pexp(_LOG_2 + ratio)
+    return np.asarray(parameters, dtype=np.float64) * np.logaddexp(0.0, _LOG_2 + ratio)
 
 
 def log_count_cover(parameters: float, log_norm: ArrayLike, log_resolution: ArrayLike) -> Any:

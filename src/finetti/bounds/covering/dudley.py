@@ -16,7 +16,7 @@ from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of, split_in_proportion, summed
 from finetti.core.arguments import Form, check_form
 from finetti.core.numerics.extremes import smallest_of
-from finetti.core.numerics.logspace import log_add, log_subtract, log_sum
+from finetti.core.numerics.logspace import log_subtract, log_sum
 
 # log ε ↦ log log N_∞(ε), for one or many ε.
 Cover = Callable[[Any], Any]
@@ -88,7 +88,7 @@ def dudley_quadrature(log_log_cover: Cover, log_range: float, log_samples: float
     nodes, log_weights = _panels(log_range - low)
     heights = log_log_cover(log_range - nodes) / 2 + log_range - nodes
     integral = float(log_sum(heights + log_weights))
-    found = float(log_add(math.log(4) + low, LOG_12 - log_samples / 2 + integral))
+    found = float(np.logaddexp(math.log(4) + low, LOG_12 - log_samples / 2 + integral))
     return Dudley(smallest_of(found, log_range), low, found >= log_range)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from finetti.core.numerics.logspace import log_add, log_binomial
+from finetti.core.numerics.logspace import log_binomial
 
 LOG_36, LOG_4, LOG_2 = math.log(36), math.log(4), math.log(2)
 # e^(log a) misses a whole number by rounding; without this, ⌈40.000000000000004⌉ would be 41.
@@ -34,7 +34,7 @@ def log_points_factor(
     ratio = np.exp(small)
     whole = ratio + 3 if smooth else np.ceil(ratio * (1 - _ROUNDING) + 2)
     log_count = LOG_2 + np.log(whole) + np.maximum(log_ratio - 40.0, 0.0) + log_points
-    return np.log(log_add(log_count, np.zeros_like(log_count)))
+    return np.log(np.logaddexp(log_count, np.zeros_like(log_count)))
 
 
 def log_log_linear_cover(
@@ -80,7 +80,7 @@ def log_log_refined_cover(
     inside = LOG_4 + log_ratio + (math.log1p(1 / n) + growth) / 2
     balls = LOG_36 + 2 * growth + 2 * log_ratio + float(log_points_factor(inside, log_points))
     counts = math.log(float(log_binomial(n + d, min(n, d))))
-    return float(log_add(counts, balls))
+    return float(np.logaddexp(counts, balls))
 
 
 def best_refined_cover(

@@ -4,6 +4,8 @@ import math
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
+
 from finetti.bounds.bound import ASSUMED_OF_A_SAMPLE
 from finetti.bounds.covering.ball_cover import log_count_cover
 from finetti.bounds.covering.dudley import LOG_3, LOG_12, dudley_quadrature, log_confidence
@@ -12,7 +14,6 @@ from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of, split_in_proportion, summed
 from finetti.core.arguments import as_norm
 from finetti.core.checked_fields import checked
-from finetti.core.numerics.logspace import log1pexp
 
 AGGREGATION = "the aggregation after the last layer is 1-Lipschitz in the longest token"
 _LOG_2 = math.log(2)
@@ -29,7 +30,7 @@ def log_closed(n_dimensions: int, log_size: float, log_samples: float) -> tuple[
     [2.0, 1.0]
     """
     front = LOG_12 + (log_of(n_dimensions) - log_samples) / 2
-    return front + _LOG_2, front + log_of(float(log1pexp(_LOG_2 + log_size))) / 2
+    return front + _LOG_2, front + log_of(float(np.logaddexp(0.0, _LOG_2 + log_size))) / 2
 
 
 class ComplexityBound(FullTransformerBound):

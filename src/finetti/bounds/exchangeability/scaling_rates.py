@@ -3,6 +3,8 @@
 import math
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from finetti.bounds import description as fields
 from finetti.bounds.bound import NO_RESIDUALS, ONE_HEAD, ONE_LAYER, Bound
 from finetti.bounds.exchangeability.generalization_error import ComplexityBound, TransformerRisk
@@ -18,7 +20,6 @@ from finetti.bounds.value import BoundValue, Term, log_of, summed
 from finetti.core.arguments import Form, as_positive
 from finetti.core.errors import bad_argument
 from finetti.core.numerics.log_number import LogNumber
-from finetti.core.numerics.logspace import log1pexp
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ def log_rate(
 
 def _half_log(x: LogNumber) -> float:
     """log √log(1 + x)."""
-    return log_of(float(log1pexp(x.log))) / 2
+    return log_of(float(np.logaddexp(0.0, x.log))) / 2
 
 
 class TransformerRate(FullTransformerBound):

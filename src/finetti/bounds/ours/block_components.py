@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Literal
 
+import numpy as np
+
 from finetti.bounds import description as fields
 from finetti.bounds.description import all_are
 from finetti.bounds.ours.cover_allocation import WeightError
@@ -19,7 +21,6 @@ from finetti.bounds.ours.weight_classes import GainWeights, MatrixWeights, RowWe
 from finetti.core.arguments import as_positive, as_whole
 from finetti.core.checked_fields import checked, one_of
 from finetti.core.errors import bad_argument
-from finetti.core.numerics.logspace import log_add
 
 # Lipschitz constants, rounded up in the last digit. All of these σ have |σ(x)| ≤ |x|.
 _LIPSCHITZ = {
@@ -83,7 +84,7 @@ def log_plus(*logs: float) -> float:
     """log of a sum."""
     total = -math.inf
     for each in logs:
-        total = float(log_add(total, each))
+        total = float(np.logaddexp(total, each))
     return total
 
 

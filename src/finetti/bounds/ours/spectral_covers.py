@@ -18,7 +18,7 @@ from finetti.bounds.covering.ball_cover import count_cover
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of
 from finetti.core.checked_fields import real
-from finetti.core.numerics.logspace import log1pexp, log_binomial
+from finetti.core.numerics.logspace import log_binomial
 
 LOG_2, LOG_4 = math.log(2), math.log(4)
 POWERS = (2.0, 1.0, 0.5, 0.25)  # of the Schatten norms: Frobenius, nuclear, and two quasi-norms
@@ -84,7 +84,7 @@ def rank_cover(
     97.424718007
     """
     ratio = np.subtract(log_norm, log_resolution, dtype=np.float64)
-    return np.asarray(rank) * np.asarray(sides, dtype=np.float64) * log1pexp(LOG_4 + ratio)
+    return np.asarray(rank) * np.asarray(sides, dtype=np.float64) * np.logaddexp(0.0, LOG_4 + ratio)
 
 
 def schatten_cover(

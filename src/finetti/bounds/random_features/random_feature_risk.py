@@ -23,7 +23,7 @@ from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, format_exp, log_of, summed
 from finetti.core.arguments import Form, as_positive
 from finetti.core.errors import InputError, bad_argument
-from finetti.core.numerics.logspace import log_add, log_sum
+from finetti.core.numerics.logspace import log_sum
 
 LOSS = "the loss is 1-Lipschitz in the prediction with ℓ(0, y) ≤ 1"
 STATED_THEOREM = (
@@ -43,7 +43,7 @@ def log_rates(dimension: int, n_heads: int, sample: Sample) -> tuple[float, floa
     log_heads = math.log(n_heads)
     logs = (math.log(dimension) + log_heads) * (sample.log_samples + sample.log_context + log_heads)
     samples = math.log(logs - math.log(sample.delta)) - sample.log_samples
-    heads = float(log_add(2 * math.log(dimension), log_of(log_heads)))
+    heads = float(np.logaddexp(2 * math.log(dimension), log_of(log_heads)))
     return samples / 2, (heads - math.log(sample.delta) - log_heads) / 2
 
 

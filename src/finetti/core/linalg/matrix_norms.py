@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from finetti.core.arguments import check_finite, check_rank
+from finetti.core.arguments import as_exponent, check_finite, check_rank
 from finetti.core.arrays import namespace
 from finetti.core.errors import bad_argument
 
@@ -27,12 +27,6 @@ def _real_array(array: Any, shape: str, argument: str, owner: str) -> Any:
         array = array.astype(float)
     check_finite(array, argument, owner)
     return array
-
-
-def _exponent(value: float, argument: str, owner: str) -> float:
-    if not value >= 1:
-        raise bad_argument(argument, owner, "an exponent in [1, ∞]", value)
-    return float(value)
 
 
 def _vector_norm(array: Any, p: float, axis: int) -> Any:
@@ -60,7 +54,7 @@ def column_norms(matrix: Any, p: float = 2) -> Any:
     array([5., 1.])
     """
     matrix = _real_array(matrix, "(…, rows, columns)", "matrix", "column_norms")
-    return _vector_norm(matrix, _exponent(p, "p", "column_norms"), axis=-2)
+    return _vector_norm(matrix, as_exponent(p, "p", "column_norms"), axis=-2)
 
 
 def norm_pq(matrix: Any, p: float, q: float) -> Any:
@@ -72,7 +66,7 @@ def norm_pq(matrix: Any, p: float, q: float) -> Any:
     6.0
     """
     matrix = _real_array(matrix, "(…, rows, columns)", "matrix", "norm_pq")
-    p, q = _exponent(p, "p", "norm_pq"), _exponent(q, "q", "norm_pq")
+    p, q = as_exponent(p, "p", "norm_pq"), as_exponent(q, "q", "norm_pq")
     return _vector_norm(_vector_norm(matrix, p, axis=-2), q, axis=-1)
 
 
@@ -85,7 +79,7 @@ def sequence_norm(tokens: Any, r: float = 2) -> Any:
     5.0
     """
     tokens = _real_array(tokens, "(…, L, d)", "tokens", "sequence_norm")
-    return _vector_norm(tokens, _exponent(r, "r", "sequence_norm"), axis=-1).max(axis=-1)
+    return _vector_norm(tokens, as_exponent(r, "r", "sequence_norm"), axis=-1).max(axis=-1)
 
 
 def frobenius(matrix: Any) -> Any:
@@ -112,7 +106,7 @@ def max_column_norm(matrix: Any, p: float = 2) -> Any:
 def max_row_norm(matrix: Any, p: float = 2) -> Any:
     """The largest row norm: B_QK^∞ of W_Q W_K^⊤ (edelman2022, erratum 9)."""
     matrix = _real_array(matrix, "(…, rows, columns)", "matrix", "max_row_norm")
-    return _vector_norm(matrix, _exponent(p, "p", "max_row_norm"), axis=-1).max(axis=-1)
+    return _vector_norm(matrix, as_exponent(p, "p", "max_row_norm"), axis=-1).max(axis=-1)
 
 
 def spectral_dimension(eigenvalues: Any, ridge: float) -> float:

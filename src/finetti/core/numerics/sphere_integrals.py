@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln, hyp0f1, ive, roots_gegenbauer
 
-from finetti.core.arguments import check_positive
+from finetti.core.arguments import as_whole, check_positive
 from finetti.core.errors import bad_argument
 
 _RECURRENCE_STEPS = 100
@@ -35,7 +35,7 @@ def sphere_constants(dimension: int, concentration: float = 1.0) -> SphereConsta
     Reference: Lemma B.2, zhang2022.
     """
     owner = "sphere_constants"
-    _check_dimension(dimension, owner)
+    as_whole(dimension, "dimension", owner, least=2)
     check_positive(concentration, "concentration", owner)
     zeroth, first, log_front = _scaled_constants(dimension, concentration)
     with np.errstate(over="ignore"):
@@ -71,7 +71,7 @@ def mean_resultant(dimension: int, concentration: float = 1.0) -> float:
 
     Reference: Proposition 4.2 and its caveat (erratum 4), zhang2022.
     """
-    _check_dimension(dimension, "mean_resultant")
+    as_whole(dimension, "dimension", "mean_resultant", least=2)
     check_positive(concentration, "concentration", "mean_resultant")
     order = dimension / 2 - 1
     zeroth, first = ive(order, concentration), ive(order + 1, concentration)
@@ -96,9 +96,8 @@ def sphere_rule(dimension: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
     >>> f"{weights.sum() / np.pi:.6f}"  # the area of S² is 4π
     '4.000000'
     """
-    _check_dimension(dimension, "sphere_rule")
-    if degree < 0:
-        raise bad_argument("degree", "sphere_rule", "an integer ≥ 0", degree)
+    as_whole(dimension, "dimension", "sphere_rule", least=2)
+    as_whole(degree, "degree", "sphere_rule", least=0)
     if dimension == 2:
         count = degree + 1
         angles = 2 * np.pi * np.arange(count) / count
@@ -113,8 +112,3 @@ def sphere_rule(dimension: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
     around = np.repeat(radius, len(ring))[:, None] * np.tile(ring, (len(heights), 1))
     nodes = np.concatenate([np.repeat(heights, len(ring))[:, None], around], axis=1)
     return nodes, np.outer(height_weights, ring_weights).ravel()
-
-
-def _check_dimension(dimension: int, owner: str) -> None:
-    if dimension != int(dimension) or dimension < 2:
-        raise bad_argument("dimension", owner, "an integer ≥ 2", dimension)

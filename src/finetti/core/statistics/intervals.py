@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from finetti.core.arguments import check_finite
+from finetti.core.arguments import check_finite, check_share
 from finetti.core.errors import bad_argument
 
 
@@ -72,8 +72,7 @@ def percentile_interval(
     >>> percentile_interval(np.arange(101.0), 0.9).high
     95.0
     """
-    if not 0 < confidence < 1:
-        raise bad_argument("confidence", "interval", "in (0, 1)", confidence)
+    check_share(confidence, "confidence", "interval")
     shares = [(1 - confidence) / 2, (1 + confidence) / 2]
     kind = "inverted_cdf" if observed else "linear"
     low, high = np.quantile(np.asarray(draws, np.float64), shares, axis=axis, method=kind)
@@ -93,8 +92,7 @@ def wilson_interval(successes: ArrayLike, trials: ArrayLike, confidence: float =
     (0.758, 1.0)
     """
     owner = "wilson_interval"
-    if not 0 < confidence < 1:
-        raise bad_argument("confidence", owner, "in (0, 1)", confidence)
+    check_share(confidence, "confidence", owner)
     hits, n = np.asarray(successes, np.float64), np.asarray(trials, np.float64)
     check_finite(n, "trials", owner)
     check_finite(hits, "successes", owner)

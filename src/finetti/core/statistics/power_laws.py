@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from finetti.core.arguments import check_finite
+from finetti.core.arguments import check_finite, check_share
 from finetti.core.errors import bad_argument
 from finetti.core.statistics.intervals import Interval
 
@@ -23,8 +23,7 @@ class Slope:
 
     def interval(self, confidence: float = 0.95) -> Interval:
         """``value ± t · standard_error`` with Student's quantile t."""
-        if not 0 < confidence < 1:
-            raise bad_argument("confidence", "Slope.interval", "in (0, 1)", confidence)
+        check_share(confidence, "confidence", "Slope.interval")
         quantile = -float(special.stdtrit(self.degrees_of_freedom, (1 - confidence) / 2))
         reach = quantile * self.standard_error
         return Interval(self.value - reach, self.value + reach, confidence, "student")
@@ -46,24 +45,16 @@ def power_law_slope(x: ArrayLike, y: ArrayLike, y_error: ArrayLike | None = None
     """
     owner = "power_law_slope"
     arrays = [_positive(x, "x", owner), _positive(y, "y", owner)]
-    arrays.append(
-        np.ones_like(arrays[1]) if y_error is None else _positive(y_error, "y_error", owner)
-    )
+    arrays.append(arrays[1] if y_error is None else _positive(y_error, "y_error", owner))
     if len({array.shape for array in arrays}) > 1 or arrays[0].ndim != 1 or arrays[0].size < 3:
         shapes = [array.shape for array in arrays]
         raise bad_argument("y", owner, "as long as x (and y_error), at least 3", f"shapes {shapes}")
     log_x, log_y = np.log(arrays[0]), np.log(arrays[1])
-    weight = np.ones_like(log_y) if y_error is None else (arrays[1] / arrays[2]) ** 2
-    weight = weight / weight.sum()
-    mean_x, mean_y = weight @ log_x, weight @ log_y
-    spread = weight @ (log_x - mean_x) ** 2
     if log_x.min() == log_x.max():
         raise bad_argument("x", owner, "at least two different numbers", f"only {arrays[0][0]}")
-    value = weight @ ((log_x - mean_x) * (log_y - mean_y)) / spread
-    residual = log_y - mean_y - value * (log_x - mean_x)
-    freedom = log_x.size - 2
-    error = math.sqrt(weight @ residual**2 / (freedom * spread))
-    return Slope(float(value), error, float(mean_y - value * mean_x), freedom)
+    # `polyfit` takes the roots of the weights, and scales the covariance by the residuals.
+    (value, intercept), covariance = np.polyfit(log_x, log_y, 1, w=arrays[1] / arrays[2], cov=True)
+    return Slope(float(value), math.sqrt(covariance[0, 0]), float(intercept), log_x.size - 2)
 
 
 def _positive(values: ArrayLike, argument: str, owner: str) -> NDArray[np.float64]:

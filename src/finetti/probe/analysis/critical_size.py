@@ -61,6 +61,14 @@ class CriticalSize(Displayable):
         return Card("Critical sample size", fields, notes=(self.reason,) if self.reason else ())
 
 
+def compared_text(value: float | None, interval: Interval) -> str:
+    """Format a difference or ratio of two sizes with its interval; None is "not known"."""
+    ends = (float(interval.low), float(interval.high))
+    if value is None:
+        return f"not known [{format_number(ends[0])}, {format_number(ends[1])}]"
+    return format_interval(value, ends)
+
+
 def critical_size(
     trials: Frame,
     level: float,

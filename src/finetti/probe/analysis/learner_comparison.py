@@ -6,12 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from finetti.core.arguments import check_share
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.numerics.extremes import largest_of, smallest_of
 from finetti.core.numerics.random_keys import generator
 from finetti.core.statistics.intervals import Interval, percentile_interval
-from finetti.display import Card, Displayable, Table, format_interval, format_number
-from finetti.probe.analysis.critical_size import CriticalSize, critical_size
+from finetti.display import Card, Displayable, Table, format_interval
+from finetti.probe.analysis.critical_size import CriticalSize, compared_text, critical_size
 from finetti.probe.analysis.curve_fits import Floats
 from finetti.probe.analysis.paired_statistics import holm, paired_interval, sign_flip_test
 from finetti.probe.analysis.resampling import resample_seeds
@@ -31,10 +32,7 @@ class CriticalDifference:
     @property
     def text(self) -> str:
         """The difference with its interval, or that it is not known."""
-        ends = (float(self.interval.low), float(self.interval.high))
-        if self.value is None:
-            return f"not known [{format_number(ends[0])}, {format_number(ends[1])}]"
-        return format_interval(self.value, ends)
+        return compared_text(self.value, self.interval)
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,6 @@ def compare_learners(
     first: str,
     second: str,
     level: float = 0.5,
-    column: str = "learner",
     confidence: float = 0.95,
     n_resamples: int = 500,
     seed: int = 0,
@@ -116,10 +113,8 @@ def compare_learners(
 
     Args:
         table: one row per trial of both learners, and of others that are ignored.
-        first: value of ``column``.
-        second: value of ``column``.
+        first, second: values of the column ``learner``.
         level: success probability of the critical sizes.
-        column: that names the learner.
         confidence: of the intervals.
         n_resamples: of the bootstrap over seeds.
         seed: of the bootstrap.
@@ -133,9 +128,8 @@ def compare_learners(
     """
     owner = "compare_learners"
     for name, value in (("level", level), ("confidence", confidence)):
-        if not 0 < value < 1:
-            raise bad_argument(name, owner, "in (0, 1)", value)
-    wide, key, notes = _pairs(table, first, second, column, owner)
+        check_share(value, name, owner)
+    wide, key, notes = _pairs(table, first, second, owner)
     cells = _compare_cells(wide, confidence)
     by_seed = wide.groupby(level="seed")
     gaps = by_seed["second"].sum() - by_seed["first"].sum()
@@ -161,20 +155,18 @@ def compare_learners(
     )
 
 
-def _pairs(
-    table: Frame, first: str, second: str, column: str, owner: str
-) -> tuple[Frame, str, tuple[str, ...]]:
+def _pairs(table: Frame, first: str, second: str, owner: str) -> tuple[Frame, str, tuple[str, ...]]:
     """Success of both learners, by (context_length, n_samples, seed); and what pairs them."""
-    trials, notes = read_trials(table, (column,), owner)
+    trials, notes = read_trials(table, ("learner",), owner)
     key = "seed" if "seed" in trials else "replicate"
     if key not in trials:
         got = f"the columns {', '.join(map(str, table))}"
         raise bad_argument("table", owner, "a table with a column seed (or replicate)", got)
     chosen = {}
     for role, name in (("first", first), ("second", second)):
-        chosen[role] = trials[trials[column] == name]
+        chosen[role] = trials[trials["learner"] == name]
         if chosen[role].empty:
-            known = ", ".join(sorted(map(str, trials[column].unique())))
+            known = ", ".join(sorted(map(str, trials["learner"].unique())))
             raise bad_argument(role, owner, f"one of {known}", repr(name))
     both = pd.concat(chosen, names=["role"]).reset_index(level="role")
     index = ["context_length", "n_samples", key]

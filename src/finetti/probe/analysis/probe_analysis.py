@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from finetti.core.arguments import check_share
 from finetti.core.errors import bad_argument
 from finetti.core.numerics.random_keys import generator
 from finetti.core.plain_data import to_plain
@@ -162,8 +163,7 @@ def analyze(
     """
     owner = "analyze"
     for name, value in (("level", level), ("confidence", confidence)):
-        if not 0 < value < 1:
-            raise bad_argument(name, owner, "in (0, 1)", value)
+        check_share(value, name, owner)
     if n_resamples < 20:
         raise bad_argument("n_resamples", owner, "at least 20", n_resamples)
     by = tuple(by) if by is not None else ("learner",) if "learner" in table else ()

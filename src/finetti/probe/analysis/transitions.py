@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import scipy
 
+from finetti.core.arguments import check_share
 from finetti.core.errors import bad_argument
 from finetti.core.plain_data import field_values, to_plain
 from finetti.core.statistics.intervals import Interval
@@ -114,8 +115,7 @@ def transition_times(
     if absent:
         wanted = f"one row per run, with a column {absent[0]}"
         raise bad_argument("table", owner, wanted, f"the columns {', '.join(map(str, table))}")
-    if not 0 < level < 1:
-        raise bad_argument("level", owner, "in (0, 1)", level)
+    check_share(level, "level", owner)
     if not 0 < start < END:
         raise bad_argument("start", owner, f"in (0, {END})", start)
     kept = [name for name in table.columns if name in (*by, "seed", "replicate")]

@@ -15,9 +15,9 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.tree import DecisionTreeClassifier
 
 from finetti.core.numerics.random_keys import generator
-from finetti.estimators.conditional_mean import ConditionalMeanClassifier
-from finetti.estimators.random_feature_attention import RandomFeatureAttentionClassifier
-from finetti.estimators.random_feature_mlp import RandomFeatureMLPRegressor
+from finetti.estimators.kernel_regression.gp_regression import ConditionalMeanClassifier
+from finetti.estimators.random_features.head_estimators import RandomFeatureAttentionClassifier
+from finetti.estimators.random_features.neuron_estimators import RandomFeatureMLPRegressor
 
 
 class L1Logistic(ClassifierMixin, BaseEstimator):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from finetti.core.arguments import as_whole
+from finetti.core.arguments import as_whole, check_share
 from finetti.core.errors import bad_argument
 from finetti.core.numerics.random_keys import generator
 from finetti.core.statistics.intervals import Interval
@@ -100,8 +100,7 @@ class SearchDesign:
             within = f"from minimum={self.minimum} to maximum={self.maximum}"
             raise bad_argument("start", owner, within, self.start)
         for name in ("level", "confidence"):
-            if not 0 < getattr(self, name) < 1:
-                raise bad_argument(name, owner, "in (0, 1)", getattr(self, name))
+            check_share(getattr(self, name), name, owner)
         for name in ("ratio", "growth"):
             if not 1 < getattr(self, name) < math.inf:
                 raise bad_argument(name, owner, "a finite number > 1", getattr(self, name))

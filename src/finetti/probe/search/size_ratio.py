@@ -1,14 +1,13 @@
 """Two searches compared: how many times as many samples one learner needs as another."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from finetti.core.statistics.intervals import Interval, percentile_interval
-from finetti.display import format_interval, format_number
-from finetti.probe.analysis.critical_size import CriticalSize
+from finetti.probe.analysis.critical_size import CriticalSize, compared_text
 
 
 @dataclass(frozen=True)
@@ -30,10 +29,9 @@ class SizeRatio:
     @property
     def text(self) -> str:
         """The ratio with its interval, or that it is not known."""
-        ends = (float(f"{self.interval.low:.3g}"), float(f"{self.interval.high:.3g}"))
-        if self.value is None:
-            return f"not known [{format_number(ends[0])}, {format_number(ends[1])}]"
-        return format_interval(float(f"{self.value:.3g}"), ends)
+        value = None if self.value is None else float(f"{self.value:.3g}")
+        low, high = (float(f"{end:.3g}") for end in (self.interval.low, self.interval.high))
+        return compared_text(value, replace(self.interval, low=low, high=high))
 
 
 def size_ratio(

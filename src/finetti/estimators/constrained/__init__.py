@@ -1,0 +1,1 @@
+"""Random-feature attention under the norm limits of its theorem."""

@@ -1,0 +1,1 @@
+"""Regression in two stages, with instruments."""

@@ -1,0 +1,1 @@
+"""Kernel regression on tables: Gaussian processes and local means."""
