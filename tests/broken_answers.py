@@ -31,7 +31,7 @@ from finetti.studies.trials import TrialResult
 
 SPARED = ("finetti.claims", "finetti.core", "finetti.display", "finetti.studies")
 GIVEN = ("sample", "uniform")  # methods that draw or describe what is asked about
-SHARED = ("measures", "perturbations")  # by the subpackages of claims
+SHARED = ("measures",)  # by the subpackages of claims
 MARKED = tuple(
     f"finetti.claims.{each.name}"
     for each in pkgutil.iter_modules(claims.__path__)

@@ -38,7 +38,7 @@ WHOLE = {  # counts, widths and depths
 SETTINGS = {  # limits of charts, of memory and of searches, no results
     "audit/compare/weight_changes.py": ("max(ROUNDING[",),
     "claims/results.py": ("max((end for end",),
-    "probe/charts.py": ("max(low,",),
+    "probe/probe_charts.py": ("max(low,",),
     "probe/search/search_design.py": ("min(high,", "max(low, high)"),
     "display/charts/bar_charts.py": ("max(float(row['size'])",),
     "display/charts/line_charts.py": ("min((row[f] ",),

@@ -13,7 +13,6 @@ from finetti.attention import (
     KernelSmoother,
     MultiHead,
     PerQueryMaskWarning,
-    SelfAttention,
     Softmax,
     cme_attention,
     cme_solve,
@@ -64,12 +63,7 @@ def test_the_variance_of_heads_is_that_of_a_sum_of_independent_values():
         own = heads.attention.posterior(tokens @ w_q, tokens @ w_k, tokens @ w_v)[1]
         wanted = wanted + np.asarray(own)[..., None] * np.sum(np.square(w_o), axis=0)
     np.testing.assert_allclose(variance, wanted, atol=1e-12)
-    for same in (
-        heads.concatenated().posterior(tokens, tokens),
-        SelfAttention(heads).posterior(tokens),
-    ):
-        np.testing.assert_allclose(same[1], variance, atol=1e-10)
-    noisy = SelfAttention(heads).posterior(tokens, predictive=True)[1]
+    noisy = heads.posterior(tokens, tokens, predictive=True)[1]
     squares = np.sum(np.square(heads.output_weights), axis=(0, 1))
     np.testing.assert_allclose(noisy - variance, np.broadcast_to(0.3 * squares, noisy.shape))
 
@@ -81,13 +75,9 @@ def test_heads_read_causally(attention):
     heads, tokens = heads_of(attention), jnp.asarray(RNG.normal(size=(2, 7, 4)))
     visible = jnp.broadcast_to(jnp.tril(jnp.ones((7, 7), bool)), (2, 7, 7))
     wanted = heads(tokens, tokens, visible)
-    for found in (
-        SelfAttention(heads)(tokens, is_causal=True),
-        heads.concatenated()(tokens, tokens, is_causal=True),
-    ):
-        np.testing.assert_allclose(found, wanted, atol=1e-6)
+    np.testing.assert_allclose(heads(tokens, tokens, is_causal=True), wanted, atol=1e-6)
     if isinstance(attention, ConditionalMean):
-        found = SelfAttention(heads).posterior(tokens, is_causal=True)
+        found = heads.posterior(tokens, tokens, is_causal=True)
         for part, same in zip(found, heads.posterior(tokens, tokens, visible), strict=True):
             np.testing.assert_allclose(part, same, atol=1e-6)
 
@@ -150,7 +140,7 @@ def test_attention_prints_its_numbers():
     )
     assert "RBF(lengthscale=1)" in repr(KernelSmoother(RBF()))
     assert "ConditionalMean(RBF(lengthscale=0.7), ridge=0.5)" in repr(
-        SelfAttention(heads_of(ConditionalMean(RBF(0.7), ridge=0.5)))
+        heads_of(ConditionalMean(RBF(0.7), ridge=0.5))
     )
     seen = []
     jax.jit(lambda module: seen.append(repr(module)) or module.ridge)(attention)

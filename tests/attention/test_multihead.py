@@ -1,4 +1,4 @@
-"""Sum form, concatenated form, and a loop over the heads are one function."""
+"""Heads against loops over them."""
 
 import equinox as eqx
 import jax
@@ -9,8 +9,8 @@ import pytest
 from finetti.attention.cme.conditional_mean import ConditionalMean
 from finetti.attention.modules.smoother import KernelSmoother
 from finetti.attention.modules.softmax import Softmax
-from finetti.attention.networks.head import Head
-from finetti.attention.networks.multihead import ConcatenatedHeads, MultiHead
+from finetti.attention.networks.activations import ACTIVATIONS, Activation, as_activation
+from finetti.attention.networks.multihead import MultiHead
 from finetti.core.errors import InputError
 from finetti.kernels.rbf import RBF
 
@@ -46,38 +46,32 @@ def by_loop(attention, activation=lambda x: x):
 
 @pytest.mark.parametrize("activation", ["identity", "relu"])
 @pytest.mark.parametrize("name", MEMBERS)
-def test_all_forms_agree(name, activation):
+def test_heads_are_a_loop(name, activation):
     heads = MultiHead(*WEIGHTS, MEMBERS[name], activation)
     expected = by_loop(MEMBERS[name], heads.activation)
-    forms = [heads, heads.concatenated(), heads.concatenated().summed()]
+    np.testing.assert_allclose(read(heads, QUERIES, TOKENS), expected, atol=1e-10)
     if activation == "identity":
-        forms += [heads.absorbed(), heads.absorbed().concatenated()]
-    for form in forms:
-        np.testing.assert_allclose(read(form, QUERIES, TOKENS), expected, atol=1e-10)
+        absorbed = read(heads.absorbed(), QUERIES, TOKENS)
+        np.testing.assert_allclose(absorbed, expected, atol=1e-10)
 
 
-def test_conversions_return_to_the_same_weights():
-    heads = MultiHead(*WEIGHTS)
-    back = heads.concatenated().summed()
-    for mine, theirs in zip(jax.tree.leaves(heads), jax.tree.leaves(back), strict=True):
-        np.testing.assert_array_equal(mine, theirs)
+def test_a_single_head_is_definition_3_2_word_for_word():
+    query, key, value, output = (each[0] for each in WEIGHTS)
+    head = MultiHead.single(query, key, value, output, activation="tanh")
+    for z, found in zip(QUERIES, read(head, QUERIES, TOKENS), strict=True):
+        scores = [z @ query @ key.T @ token for token in TOKENS]
+        weights = np.exp(scores) / np.sum(np.exp(scores))
+        seen = sum(w * value.T @ token for w, token in zip(weights, TOKENS, strict=True))
+        np.testing.assert_allclose(found, output.T @ np.tanh(seen), atol=1e-12)
+    np.testing.assert_allclose(head.score_matrices[0], query @ key.T)
 
 
-def test_gradients_of_the_two_forms_are_one():
-    def of_sum(heads):
-        return jnp.sum(jnp.sin(heads(QUERIES, TOKENS)))
-
-    def of_concatenation(heads):
-        return jnp.sum(jnp.sin(heads.concatenated()(QUERIES, TOKENS)))
-
-    heads = MultiHead(*WEIGHTS)
-    pairs = zip(
-        jax.tree.leaves(jax.jit(jax.grad(of_sum))(heads)),
-        jax.tree.leaves(jax.jit(jax.grad(of_concatenation))(heads)),
-        strict=True,
-    )
-    for mine, theirs in pairs:
-        np.testing.assert_allclose(mine, theirs, atol=1e-10)
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations_are_as_steep_as_they_say_and_not_steeper(name):
+    activation = as_activation(name, "test")
+    slopes = jax.vmap(jax.grad(activation))(jnp.linspace(-6, 6, 100_001))
+    assert activation.lipschitz * (1 - 1e-6) <= jnp.abs(slopes).max() <= activation.lipschitz
+    assert activation(jnp.zeros(3)).tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize("name", ["softmax", "cme"])
@@ -94,15 +88,15 @@ def test_masks_and_batches(name):
     np.testing.assert_allclose(batch[1], read(heads, -QUERIES, TOKENS[mask]), atol=1e-10)
 
 
-def test_the_sum_of_paper_s_heads():
-    """A.5, edelman2022: a sum of Transformer heads with activations."""
-    heads = MultiHead(*WEIGHTS, activation="relu")
-    each = [Head.transformer(*(w[i] for w in WEIGHTS), "relu") for i in range(3)]
-    total = sum(head(TOKENS, QUERIES) for head in each)
-    np.testing.assert_allclose(heads(QUERIES, TOKENS), total, atol=1e-10)
-    parts = heads.heads(QUERIES, TOKENS)
-    for i, head in enumerate(each):
-        np.testing.assert_allclose(parts[i], head(TOKENS, QUERIES), atol=1e-10)
+@pytest.mark.parametrize("of_query", [False, True])
+def test_a_masked_token_may_hold_anything(of_query):
+    heads, mask = MultiHead(*WEIGHTS), np.arange(9) % 3 > 0
+    spoiled = np.where(mask[:, None], TOKENS, np.nan)
+    given = np.broadcast_to(mask, (4, 9)) if of_query else mask
+    found = read(heads, QUERIES, spoiled, given)
+    np.testing.assert_allclose(found, read(heads, QUERIES, TOKENS, mask), rtol=1e-12)
+    with pytest.raises(InputError, match="NaN"):
+        heads(QUERIES, spoiled)
 
 
 def test_init_is_deterministic_and_defaults_to_equal_shares():
@@ -125,11 +119,10 @@ def test_init_is_deterministic_and_defaults_to_equal_shares():
         (lambda: MultiHead(*WEIGHTS)(QUERIES, TOKENS, np.ones(8, bool)), "mask"),
         (lambda: MultiHead(*WEIGHTS)(QUERIES, TOKENS, np.ones(9)), "mask"),
         (lambda: MultiHead.init(jax.random.key(0), 4, 6), "n_heads"),
-        (
-            lambda: ConcatenatedHeads(*np.ones((4, 6, 6)), n_heads=4),
-            "query_weights",
-        ),
-        (lambda: ConcatenatedHeads(*np.ones((4, 6, 6)), n_heads=0), "n_heads"),
+        (lambda: MultiHead.single(*np.ones((3, 4, 4)), np.ones((3, 4))), "output_weights"),
+        (lambda: MultiHead(*WEIGHTS, activation="sigmoid"), "activation"),
+        (lambda: Activation("sigmoid", jax.nn.sigmoid, 0.25), "function"),
+        (lambda: Activation("none", lambda x: x, 0.0), "lipschitz"),
     ],
 )
 def test_bad_input_is_named(call, word):

@@ -21,8 +21,8 @@ from finetti.attention.networks.residual_transformer import (
     ResidualTransformer,
     rbf_attention,
 )
-from finetti.attention.networks.self_attention import TokenReadout
 from finetti.attention.networks.softmax_constants import bandwidth
+from finetti.attention.networks.token_maps import TokenReadout
 from finetti.core.errors import InputError
 
 RNG = np.random.default_rng(3)

@@ -1,6 +1,8 @@
 """The measures that claims share: right, wrong, and not a number."""
 
 import math
+import subprocess
+import sys
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -139,3 +141,24 @@ def test_an_error_of_attention_that_grows_with_the_keys_is_seen(monkeypatch, lar
     monkeypatch.setattr(feature_learning, "learn", learn)
     found = run_claim(load_ledger()["R-learn-keys"], Context())
     assert found.verdict == ("holds" if largest < 0.02 else "fails"), found.error
+
+
+ALONE = """
+from types import SimpleNamespace
+import numpy as np
+from finetti.claims.measures import ratios
+
+def lemma(x):
+    from finetti.attention.networks.activations import ACTIVATIONS
+    return SimpleNamespace(ratio=ACTIVATIONS["relu"](x))
+
+assert ratios(lemma, np.array([-1.0, 2.0])).tolist() == [0.0, 2.0]
+"""
+
+
+def test_a_lemma_may_import_networks_when_it_is_the_first_to_run():
+    """Activations look at their function on import, which `jax.vmap` of a ReLU does not allow."""
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

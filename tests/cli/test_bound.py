@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 
 from finetti.bounds import BoundSettings, load_bounds
 from finetti.bounds import sweep as swept
-from finetti.bounds.bound_report import parse_sweep
+from finetti.bounds.evaluation.bound_report import parse_sweep
 from finetti.bounds.sparse_variables import ProjectedLayerNorms
 from finetti.cli.main import app
 from finetti.core.errors import InputError
@@ -181,6 +181,7 @@ def test_sweeps_are_parsed():
         (("E-prop-4.1", "--solve", "tokens", "--gap", "-1"), "--gap must be"),
         (("S-lemma-2.2", "--measured", "-1"), "--measured must be"),
         (("no-such-words",), "No bound matches 'no-such-words'"),
+        (("E-prop-4.2",), "(softmax attention is the mean of a kernel density) is a claim that"),
         (("E-thm-C.4", "R-thm-risk", "--sweep", "samples=1e3:1e4"), "cannot share a chart"),
         (("E-prop-4.1", "--solve", "samples", "--gap", "1"), "Solve for tokens"),
         (("S-lemma-2.2", "--solve", "tokens", "--gap", "0.1"), "does not fall with the number of"),

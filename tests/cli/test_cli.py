@@ -1,6 +1,5 @@
 import json
 import os
-import signal
 import subprocess
 import sys
 
@@ -347,32 +346,6 @@ claims = (
 finetti.claims.load_ledger = lambda: Ledger(claims)
 main()
 """
-
-
-@pytest.mark.skipif(os.name == "nt", reason="signals are sent the POSIX way")
-def test_ctrl_c_keeps_what_is_finished(tmp_path):
-    script = tmp_path / "slow.py"
-    script.write_text(SLOW, encoding="utf-8")
-    out = tmp_path / "out"
-    command = [sys.executable, str(script), "reproduce", "--json", "--out", str(out)]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, **pipes) as process:
-        try:
-            for line in process.stderr:
-                if "1 of 2 trials" in line:  # the second is running
-                    process.send_signal(signal.SIGINT)
-                    break
-            stdout, stderr = process.communicate(timeout=PATIENCE)
-        finally:
-            process.kill()  # nothing happens if it has ended
-    assert process.returncode == 130, stderr
-    document = json.loads(stdout)
-    assert document["complete"] is False
-    assert [each["id"] for each in document["results"]] == ["E-eq-1"]
-    assert "1 of 1 verdicts as expected" in stderr
-    assert "1 of 2 claims not run" in stderr
-    assert json.loads((out / "results.json").read_text()) == document
-    assert (out / "report.html").exists()
 
 
 def test_color_and_progress_on_a_terminal_only_without_no_color(tmp_path):

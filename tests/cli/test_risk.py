@@ -1,10 +1,8 @@
 """``finetti risk`` at tiny sizes, with a network that takes milliseconds."""
 
 import json
-import signal
 import subprocess
 import sys
-import time
 
 import pytest
 from typer.testing import CliRunner
@@ -12,12 +10,8 @@ from typer.testing import CliRunner
 from finetti.cli.main import app
 from finetti.latent import worlds
 
-MAX_WAIT_SECONDS = 600  # no machine is that slow
-# The mean of the tokens and a matrix; the second one that is made waits for a file to appear.
-PATIENT = """
-import time
-from pathlib import Path
-
+# The mean of the tokens and a matrix.
+NETWORK = """
 import equinox as eqx
 import jax
 
@@ -32,10 +26,6 @@ class Mean(eqx.Module):
 def make(key, token_dimension, out_dimension):
     if isinstance(key, jax.core.Tracer):  # it is tried before any trial
         return Mean(jax.numpy.zeros((token_dimension, out_dimension)))
-    with open("made", "a") as file:
-        file.write("x")
-    while len(Path("made").read_text()) > 1 and not Path("go").exists():
-        time.sleep(0.05)
     return Mean(0.1 * jax.random.normal(key, (token_dimension, out_dimension)))
 """
 TINY = {
@@ -53,37 +43,18 @@ TINY = {
 WORDS = [word for pair in TINY.items() for word in pair]
 
 
-def start(folder):
-    command = [sys.executable, "-m", "finetti", "risk", "--workers", "1", *WORDS, "--json", "-q"]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(command, cwd=folder, **pipes)
+def finish(folder, *options):
+    command = [sys.executable, "-m", "finetti", "risk", "--workers", "1", *WORDS, *options]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
-def test_what_was_interrupted_goes_on_and_ends_with_a_page(tmp_path):
-    (tmp_path / "mine.py").write_text(PATIENT)
-    process = start(tmp_path)
-    made, deadline = tmp_path / "made", time.monotonic() + MAX_WAIT_SECONDS
-    while not (made.exists() and len(made.read_text()) > 1):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=MAX_WAIT_SECONDS)
-    assert process.returncode == 130, err
-    stopped = json.loads(out)
-    assert stopped["interrupted"] is True
-    assert stopped["trials"] == {"all": 2, "done": 1, "failed": 0}
-    assert "The study is not complete" in (tmp_path / "out" / "risk.html").read_text()
-
-    (tmp_path / "go").touch()
-    process = start(tmp_path)
-    out, err = process.communicate(timeout=MAX_WAIT_SECONDS)
-    assert process.returncode == 0, err
-    assert len(made.read_text()) == 3  # the first was not made again
-    document = json.loads(out)
+def test_a_study_ends_with_a_page(tmp_path):
+    (tmp_path / "mine.py").write_text(NETWORK)
+    done = finish(tmp_path, "--json", "-q")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
     assert document == json.loads((tmp_path / "out" / "results.json").read_text())
     assert [point["n_samples"] for point in document["points"]] == [6, 9]
-    assert document["points"][0] == stopped["points"][0]
     for point in document["points"]:
         parts = (point[part]["value"] for part in ("generalization", "approximation"))
         whole = sum(parts) + point["optimization"]["value"]
@@ -91,7 +62,7 @@ def test_what_was_interrupted_goes_on_and_ends_with_a_page(tmp_path):
         assert point["excess"]["standard_error"] > 0
         assert point["bound"] is None
     assert any("Theorem 5.3 is about AttentionNetwork" in note for note in document["notes"])
-    assert "2 of 2 trials done. Page: out/risk.html · trials: out/trials.sqlite" in err
+    assert "2 of 2 trials done. Page: out/risk.html · trials: out/trials.sqlite" in done.stderr
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "parts-6.svg",
         "parts-9.svg",
@@ -144,10 +115,11 @@ def test_help_names_every_world():
 
 
 def test_why_trials_failed_is_said_once(tmp_path):
-    source = PATIENT.replace("    with open", "    raise ValueError('no network')\n    with open")
-    (tmp_path / "mine.py").write_text(source)
-    command = [sys.executable, "-m", "finetti", "risk", "--workers", "1", *WORDS]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    made = "    return Mean(0.1"
+    (tmp_path / "mine.py").write_text(
+        NETWORK.replace(made, f"    raise ValueError('no network')\n{made}")
+    )
+    done = finish(tmp_path)
     assert done.returncode == 1, done.stderr
     assert (done.stdout + done.stderr).count("Why trials failed") == 1
     assert "Why trials failed" in (tmp_path / "out" / "risk.html").read_text(encoding="utf-8")

@@ -105,7 +105,7 @@ def test_the_noise_of_draws_is_no_distance(world):
     assert sum(each.interval[0] == 0 for each in found) >= 4
     noisy = next(each for each in found if each.is_none)
     assert noisy.text.startswith("≤ 0.0")
-    assert noisy.n_draws == noisy.to_dict()["n_draws"] == 200
+    assert noisy.n_draws == 200
 
 
 def test_the_distance_of_draws_is_that_of_their_law():

@@ -28,7 +28,7 @@ from finetti.coherence import (
     order_defect,
     two_step_defect,
 )
-from finetti.coherence.coherence_experiment import PARTS
+from finetti.coherence.coherence_experiment import N_STEPS
 from finetti.core.errors import FinettiError, InputError, UnsupportedError
 from finetti.estimators import ConditionalMeanRegressor
 from finetti.kernels import RBF
@@ -106,7 +106,7 @@ def test_classifiers_by_sums_over_their_classes():
     assert row.two_step is not None
     assert row.two_step.exact
     assert row.distance is None
-    assert [each.done for each in heard] == list(range(PARTS))
+    assert [each.done for each in heard] == list(range(N_STEPS))
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import numpy as np  # the BLAS whose threads are counted
 import pytest
-from threadpoolctl import threadpool_info
+import threadpoolctl
 
 from finetti.core import threads
 from finetti.core.threads import limit_threads
@@ -10,7 +10,11 @@ from finetti.core.threads import limit_threads
 
 def blas_threads():
     assert np.linalg
-    return [each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"]
+    return [
+        each["num_threads"]
+        for each in threadpoolctl.threadpool_info()
+        if each["user_api"] == "blas"
+    ]
 
 
 @pytest.mark.parametrize("limit", [1, None])
@@ -25,13 +29,13 @@ def test_threads_are_limited_and_given_back(limit):
 def test_libraries_are_looked_for_again_only_after_an_import(monkeypatch):
     looks = []
 
-    class Counted(threads.ThreadpoolController):
+    class Counted(threadpoolctl.ThreadpoolController):
         def __init__(self):
             looks.append(1)
             super().__init__()
 
-    monkeypatch.setattr(threads, "ThreadpoolController", Counted)
-    threads._found.cache_clear()
+    monkeypatch.setattr(threadpoolctl, "ThreadpoolController", Counted)
+    threads._controller.cache_clear()
     for _ in range(3):
         with limit_threads(1, "openmp"):
             pass

@@ -21,25 +21,6 @@ from standard_errors import assert_mean
 SEQUENCES = np.array(list(itertools.product((0, 1), repeat=4)))
 
 
-def test_the_urn_has_the_law_of_the_latent_mixture():
-    """The product of the urn's shares is ∫ z^h (1 − z)^{L − h} p(z) dz, for every sequence."""
-    world = BetaBernoulli(0.6, 1.7)
-    prior = world.posterior(np.zeros((1, 0), int))
-
-    def joint(z, heads):
-        return z**heads * (1 - z) ** (4 - heads) * np.exp(prior.log_prob([z])[0])
-
-    for tokens in SEQUENCES:
-        ones, urn = world.alpha, 1.0
-        for seen, token in enumerate(tokens):
-            share = ones / (world.alpha + world.beta + seen)
-            urn *= share if token else 1 - share
-            ones += token
-        mixture, _ = integrate.quad(joint, 0, 1, args=(tokens.sum(),), epsabs=1e-12)
-        assert np.exp(world.log_prob(tokens[None]))[0] == pytest.approx(urn, rel=1e-13)
-        assert mixture == pytest.approx(urn, rel=1e-7)
-
-
 @pytest.mark.parametrize("sampler", ["sample_urn", "sample"])
 def test_both_ways_to_draw_have_that_law(sampler):
     world, count = BetaBernoulli(0.6, 1.7), 40_000

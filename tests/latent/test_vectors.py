@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from finetti.attention.sphere import mean_resultant, sphere_rule
+from finetti.attention.sphere import sphere_rule
 from finetti.core.errors import InputError, UnsupportedError
 from finetti.kernels import RBF, Linear
 from finetti.latent import (
@@ -78,16 +78,6 @@ def test_keys_on_top_of_each_other_need_noise():
         world.log_prob(Pairs(np.ones((1, 5, 2)), np.ones((1, 5, 1))))
 
 
-def test_the_ridge_is_noise_over_prior_variance():
-    world = LinearGaussian(2, 1, noise_variance=0.5, prior_variance=2.0)
-    (keys, values), query = world.sample(1, 1, 6).tokens, np.array([[0.3, -1.0]])
-    dual = np.linalg.solve(keys[0] @ keys[0].T + 0.25 * np.eye(6), keys[0] @ query[0])
-    np.testing.assert_allclose(
-        world.predict(Pairs(keys, values), query).mean[0], values[0].T @ dual, atol=1e-12
-    )
-    assert world.ridge == 0.25
-
-
 def test_a_gaussian_process_with_the_linear_kernel_is_the_linear_world():
     line = LinearGaussian(2, 2, noise_variance=0.4, prior_variance=1.0)
     process = GaussianProcessWorld(Linear(), 2, 2, noise_variance=0.4)
@@ -143,19 +133,6 @@ def test_the_sphere_by_quadrature(harmonics, dimension):
             kernel = weights * np.exp(scale * keys @ draw.query[i])
             values = world.conditional_mean(np.full(len(keys), atom), keys)
             np.testing.assert_allclose(limit[i], kernel @ values / kernel.sum(), atol=1e-10)
-
-
-def test_only_one_harmonic_degree_keeps_the_direction():
-    turns = random_rotations(1, 2, 5)
-    for harmonics in ("linear", "mixed"):
-        world = SphereWorld(turns, harmonics=harmonics)
-        draw = world.sample(5, 4, 0)
-        limit = world.smoother_limit(draw.latent, draw.query)
-        ratio = limit / world.conditional_mean(draw.latent, draw.query)
-        np.testing.assert_allclose(ratio[:, :5], mean_resultant(5), rtol=1e-10)
-        if harmonics == "mixed":
-            np.testing.assert_allclose(ratio[:, 5:], ratio[0, -1], rtol=1e-8)
-            assert ratio[0, 0] - ratio[0, -1] > 0.1
 
 
 def test_instruments_find_the_effect_and_least_squares_does_not():

@@ -1,7 +1,6 @@
 """The functions that fit a sample, against trying every one of them."""
 
 import itertools
-import math
 
 import numpy as np
 import pytest
@@ -81,7 +80,7 @@ def test_every_function_that_fits_is_found_once(rule, seed, m, p, noise):
     assert found.count == len(found.indices) == sum(each <= mine for each in errors.values())
     functions = as_functions(rule, found.indices)
     assert len(set(functions)) == found.count
-    assert [errors[each] for each in functions] == found.errors.tolist()
+    assert all(errors[each] <= mine for each in functions)
     assert found.identified == (found.count == 1)
     best = as_functions(rule, np.array([best_set(rule, bits, labels)]))[0]
     assert errors[best] == min(errors.values())
@@ -131,7 +130,7 @@ def test_without_the_telling_label_everything_is_counted(name):
 @pytest.mark.parametrize("sparsity", [2, 3, 4, 5])
 @pytest.mark.parametrize("m", [3, 8, 70])
 @pytest.mark.parametrize("negated", [False, True])
-def test_parities_by_three_routes(sparsity, m, negated, monkeypatch):
+def test_parities_by_two_routes(sparsity, m, negated, monkeypatch):
     table = all_bits(sparsity).sum(axis=1) % 2
     rule = HiddenRule(TruthTable(range(sparsity), table ^ negated), 13)
     task = rule.draw(np.random.default_rng(sparsity))
@@ -141,10 +140,12 @@ def test_parities_by_three_routes(sparsity, m, negated, monkeypatch):
     halves = consistent_sets(rule, bits, labels, limit=10**4)
     assert sorted(one_by_one.indices.tolist()) == sorted(halves.indices.tolist())
     assert one_by_one.count == halves.count == len(by_all_sets(rule, bits, labels))
-    if m <= parity_sets.MAX_CHARACTER_ROWS:
-        monkeypatch.setattr(parity_sets, "MAX_SUBSETS", 0)
-        by_characters = consistent_sets(rule, bits, labels)
-        assert (by_characters.count, len(by_characters.indices)) == (halves.count, 0)
+    monkeypatch.setattr(parity_sets, "MAX_SUBSETS", 40)
+    some = consistent_sets(rule, bits, labels, limit=10**4)
+    assert {*map(tuple, some.indices.tolist())} <= {*map(tuple, halves.indices.tolist())}
+    if some.reason:
+        assert some.count is None
+        assert some.identified is (False if len(some.indices) > 1 else None)
 
 
 def test_parities_too_many_to_try():
@@ -154,10 +155,12 @@ def test_parities_too_many_to_try():
     assert found.count == 1
     assert found.indices.tolist() == [list(task.indices)]
     few = ambiguous_sets(task, bits[:6], labels[:6])
-    expected = math.comb(400, 4) / 2**6
-    assert abs(few.count / expected - 1) < 0.5  # the columns are random, the sets many
+    assert (few.count, few.identified) == (None, False)  # two were found, and that says enough
     six = make_rule("parity", 6, 400).draw(np.random.default_rng(4))
-    assert ambiguous_sets(six, *six.sample(np.random.default_rng(5), 60)).count is None
+    bits, labels = six.sample(np.random.default_rng(5), 60)
+    many, few = (ambiguous_sets(six, bits[:m], labels[:m]) for m in (60, 15))
+    assert many.count is few.count is many.identified is None
+    assert few.identified is False
 
 
 def test_what_is_not_counted_says_why():

@@ -9,7 +9,7 @@ import pytest
 
 from finetti.core.errors import InputError
 from finetti.probe.analysis.probe_analysis import analyze
-from finetti.probe.charts import critical_chart, success_chart, training_chart
+from finetti.probe.probe_charts import critical_chart, success_chart, training_chart
 
 
 def run(T, middle, last=1000):

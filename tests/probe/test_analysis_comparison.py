@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy import optimize, special, stats
 
 from finetti.core.errors import InputError
+from finetti.core.numbers import to_plain
 from finetti.probe.analysis import learner_comparison as comparison
 from finetti.probe.analysis.paired_statistics import (
     holm,
@@ -103,7 +104,7 @@ def test_a_difference_is_seen():
     assert size.value == pytest.approx(size.second.value - size.first.value)
     assert size.interval.low > 0
     assert "40 seeds" in str(found)
-    json.dumps(found.to_dict(), allow_nan=False)
+    json.dumps(to_plain(found), allow_nan=False)
 
 
 def test_equal_learners_are_not_told_apart():
@@ -130,7 +131,7 @@ def test_sizes_that_are_not_reached_leave_the_difference_open():
     assert size.interval.high == math.inf
     assert size.interval.low > 50
     assert "not known [" in str(found)
-    json.dumps(found.to_dict(), allow_nan=False)
+    json.dumps(to_plain(found), allow_nan=False)
 
 
 def test_trials_without_a_partner_are_said():

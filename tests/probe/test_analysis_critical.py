@@ -198,10 +198,9 @@ def test_the_answer_depends_on_the_trials_and_the_seed_only():
     found = analyze(table).to_dict()
     assert analyze(table.sample(frac=1, random_state=1)).to_dict() == found
     assert analyze(table, seed=1).to_dict() != found
-    analysis = analyze(table)
-    has_curve = [key in analysis.curves for key in analysis.sizes]
-    assert any(has_curve)
-    assert [each["curve"] is not None for each in found["critical"]] == has_curve
+    (curve,) = found["curves"]
+    assert curve["context_length"] == 10
+    assert curve["ceiling"] == analyze(table).curves[(10,)].ceiling
 
 
 @pytest.mark.parametrize("kind", ["float64", "Int64", "object"])

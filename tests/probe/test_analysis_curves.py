@@ -117,14 +117,6 @@ def test_no_ceiling_is_a_likelihood_ratio_at_the_end_of_what_is_possible():
     assert 0.1 < one.p_value < 0.25
 
 
-def test_the_likelihood_is_the_binomial_one_up_to_its_coefficients():
-    hits, n = np.array([0, 3, 7, 11, 10, 12]), np.full(6, 12)
-    found = fit_curves(SIZES, hits[None], n)
-    log_likelihood = stats.binom.logpmf(hits, n, found.probability(found.log_sizes)[0]).sum()
-    coefficients = np.log(special.comb(n, hits)).sum()
-    assert found.log_likelihood[0] + coefficients == pytest.approx(log_likelihood, rel=1e-9)
-
-
 def test_ceiling_interval_covers():
     """A ceiling is in the interval if its profile has not lost more than half the quantile."""
     generator = np.random.default_rng(2)

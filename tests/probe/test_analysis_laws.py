@@ -8,6 +8,7 @@ import pytest
 from scipy import optimize
 
 from finetti.core.errors import InputError
+from finetti.core.numbers import to_plain
 from finetti.core.statistics import Interval
 from finetti.probe.analysis.critical_size import CriticalSize
 from finetti.probe.analysis.scaling_laws import fit_law, fit_laws
@@ -129,7 +130,7 @@ def test_censored_sizes_are_left_out_and_said():
     assert note.startswith("T = 1600 is left out: not reached up to m_max = 200; m = a + b·log T")
     assert f"gives {laws.predict(1600)['power'][0]:.0f}" in note
     assert next(iter(laws.held_out.values())).context_length == 800
-    json.dumps(laws.to_dict(), allow_nan=False)
+    json.dumps(to_plain(laws), allow_nan=False)
     assert "T = 1600 is left out" in str(laws)
 
 
@@ -145,7 +146,7 @@ def test_few_points():
     assert one.predict(100) == {}
     assert "two context lengths" in one.notes[0]
     assert "two context lengths" in str(one)
-    json.dumps([two.to_dict(), one.to_dict()], allow_nan=False)
+    json.dumps([to_plain(two), to_plain(one)], allow_nan=False)
 
 
 def test_when_no_law_fits_it_is_said():

@@ -8,13 +8,17 @@ import numpy as np
 import pytest
 
 from finetti.attention.networks.multihead import MultiHead
-from finetti.core.errors import InputError
-from finetti.probe.cls_attention.cls_tables import (
+from finetti.probe.cls_attention.table_attention import (
     BinaryTables,
-    binary_tables,
+    _read_maps,
+    _split,
+    difference_sums,
     normalized_tables,
+    read_by_selection,
+    read_by_sums,
+    read_tables,
+    split_sums,
 )
-from finetti.probe.cls_attention.table_attention import binary_attention
 
 pytestmark = pytest.mark.rounding
 
@@ -22,7 +26,7 @@ SAMPLES, LENGTH, DIMENSION, HEADS, WIDTH = 6, 8, 8, 3, 2
 RNG = np.random.default_rng(4)
 TOKENS, CLS = RNG.normal(size=(2, LENGTH, DIMENSION)), RNG.normal(size=DIMENSION)
 WEIGHTS = RNG.normal(size=(3, HEADS, DIMENSION, WIDTH))
-BIASES = {f"{name}_bias": RNG.normal(size=(HEADS, WIDTH)) for name in ("query", "key", "value")}
+BIASES = RNG.normal(size=(3, HEADS, WIDTH))
 BITS = RNG.integers(0, 2, size=(SAMPLES, LENGTH))
 DROPOUT = RNG.integers(0, 2, size=(SAMPLES, HEADS, LENGTH + 1)) / 0.5
 
@@ -42,12 +46,20 @@ def textbook(tokens, cls, weights, bits):
     return layer.heads(inputs, inputs)[:, :, 0]
 
 
+def tables_of(tokens, cls, weights, biases=0 * BIASES, scale=1.0):
+    """The tables of any tokens, one vector for each bit and position."""
+    tokens, cls, weights, biases = map(jnp.asarray, (tokens, cls, weights, biases))
+    maps, constants = _read_maps(cls, scale, *weights, *biases)
+    own = cls @ maps + constants
+    return _split(tokens @ maps + constants[None, None], own, len(weights[0]))
+
+
+METHODS = {"sums": read_by_sums, "selection": read_by_selection, "either": read_tables}
+
+
 @partial(jax.jit, static_argnames="method")
-def by_tables(tokens, cls, weights, bits, **options):
-    return binary_attention(bits, binary_tables(tokens, cls, *weights), **options)
-
-
-METHODS = ["split", "difference", "auto", "select"]
+def by_tables(tokens, cls, weights, bits, method="either"):
+    return METHODS[method](jnp.asarray(bits, jnp.float64), tables_of(tokens, cls, weights))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -66,19 +78,20 @@ def test_outputs_are_those_of_the_textbook_layer(method):
 @pytest.mark.parametrize("sharpness", [0.0, 0.2, 1.0, 5.0, 30.0])
 def test_what_is_not_measurably_safe_is_split(sharpness):
     # Sequences that avoid all large terms: the difference would lose what is left.
-    made = binary_tables(TOKENS, CLS, *WEIGHTS)
+    made = tables_of(TOKENS, CLS, WEIGHTS)
     scores = np.repeat([sharpness, 0.0], LENGTH * HEADS).reshape(made.scores.shape)
     made = made._replace(scores=jnp.asarray(scores), cls_scores=jnp.zeros(HEADS))
     tables = BinaryTables(*(each.astype(jnp.float32) for each in made))
-    bits = np.ones((2, LENGTH), np.uint8)
-    exact = binary_attention(bits, made, method="select")
-    methods = ("auto", "split", "difference")
-    by = {name: np.float64(binary_attention(bits, tables, method=name)) for name in methods}
-    error = np.abs(by["auto"] - exact).max() / np.abs(exact).max()
+    ones = jnp.ones((2, LENGTH), jnp.float32)
+    exact = np.asarray(read_by_selection(jnp.ones((2, LENGTH)), made))
+    found = np.float64(read_by_sums(ones, tables))
+    error = np.abs(found - exact).max() / np.abs(exact).max()
     assert error < 8 * LENGTH * np.finfo(np.float32).eps
-    if sharpness > 3:
-        np.testing.assert_array_equal(by["auto"], by["split"])
-        assert np.abs(by["difference"] - exact).max() > np.abs(by["auto"] - exact).max()
+
+
+def test_sums_by_differences_are_the_split_ones():
+    flat, ones = jnp.asarray(RNG.random((2, LENGTH, 5))), jnp.asarray(BITS, jnp.float64)
+    np.testing.assert_allclose(difference_sums(ones, flat), split_sums(ones, flat), atol=1e-13)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -101,9 +114,7 @@ def reference_with_everything(bits, dropout, scale, biases):
     out = np.zeros((len(bits), HEADS, WIDTH))
     for n in range(len(bits)):
         for h in range(HEADS):
-            q, k, v = (
-                inputs[n] @ WEIGHTS[i, h] + bias[h] for i, bias in enumerate(biases.values())
-            )
+            q, k, v = (inputs[n] @ WEIGHTS[i, h] + bias[h] for i, bias in enumerate(biases))
             scores = scale * k @ q[0]
             weights = np.exp(scores) / np.exp(scores).sum()
             out[n, h] = (weights * dropout[n, h]) @ v
@@ -113,18 +124,11 @@ def reference_with_everything(bits, dropout, scale, biases):
 @pytest.mark.parametrize("method", METHODS)
 def test_dropout_biases_and_scale(method):
     expected = reference_with_everything(BITS, DROPOUT, 0.7, BIASES)
-    tables = binary_tables(TOKENS, CLS, *WEIGHTS, scale=0.7, **BIASES)
-    out = binary_attention(
-        BITS, tables, dropout=DROPOUT[..., 1:], cls_dropout=DROPOUT[..., 0], method=method
-    )
+    tables = tables_of(TOKENS, CLS, WEIGHTS, BIASES, 0.7)
+    drops = jnp.asarray(DROPOUT[..., 1:]), jnp.asarray(DROPOUT[..., 0])
+    given = (lambda: drops) if method == "either" else drops
+    out = METHODS[method](jnp.asarray(BITS, jnp.float64), tables, given)
     np.testing.assert_allclose(out, expected, atol=1e-10)
-
-
-def test_every_dtype_of_bits():
-    tables = binary_tables(TOKENS, CLS, *WEIGHTS)
-    expected = binary_attention(BITS, tables)
-    for dtype in (bool, np.int8, np.uint8, np.float32):
-        np.testing.assert_array_equal(binary_attention(BITS.astype(dtype), tables), expected)
 
 
 def sharp_tables(size):
@@ -141,25 +145,22 @@ def test_no_cancellation_in_the_split_form():
     weights = np.array([1, 1, 1, np.exp(-1.0)])
     rows = [*(tables.values[0, :, 0]), tables.cls_values[0]]
     expected = (weights / weights.sum()) @ np.stack(rows)
-    out = binary_attention(np.zeros((1, 3)), tables)
+    out = read_by_sums(jnp.zeros((1, 3)), tables)
     np.testing.assert_allclose(out[0, 0], expected, rtol=1e-12)
     flipped = tables._replace(scores=tables.scores[::-1], values=tables.values[::-1])
-    out = binary_attention(np.ones((1, 3)), flipped)
+    out = read_by_sums(jnp.ones((1, 3)), flipped)
     np.testing.assert_allclose(out[0, 0], expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize(("dtype", "size"), [(np.float32, 110.0), (np.float64, 1100.0)])
-def test_wide_scores_are_safe_and_wider_ones_are_refused(dtype, size):
+def test_scores_are_safe_however_wide_they_are(dtype, size):
     tables = BinaryTables(*(jnp.asarray(x, dtype) for x in sharp_tables(size)))
-    bits = np.array([[0, 1, 0], [1, 1, 0]])
-    out = binary_attention(bits, tables)
-    np.testing.assert_allclose(
-        out, binary_attention(bits, tables, method="select"), rtol=100 * np.finfo(dtype).eps
-    )
+    bits = jnp.array([[0, 1, 0], [1, 1, 0]], dtype)
+    close = {"rtol": 100 * np.finfo(dtype).eps}
     wide = tables._replace(scores=tables.scores * 2)
-    with pytest.raises(InputError, match="select"):
-        binary_attention(bits, wide)
-    assert jnp.isfinite(binary_attention(bits, wide, method="select")).all()
+    np.testing.assert_allclose(read_by_sums(bits, tables), read_by_selection(bits, tables), **close)
+    np.testing.assert_allclose(read_tables(bits, wide), read_by_selection(bits, wide), **close)
+    assert jnp.isfinite(read_tables(bits, wide)).all()
 
 
 def test_a_hundred_thousand_positions_in_little_memory():
@@ -170,7 +171,7 @@ def test_a_hundred_thousand_positions_in_little_memory():
     weights = jnp.asarray(RNG.normal(size=(3, 4, DIMENSION, WIDTH)))
 
     def read(tokens, bits, weights):
-        return by_tables(tokens, jnp.asarray(CLS), weights, bits)
+        return by_tables(tokens, jnp.asarray(CLS), weights, bits, "sums")
 
     compiled = jax.jit(read).lower(tokens, bits, weights).compile()
     memory = compiled.memory_analysis()
@@ -194,30 +195,6 @@ def test_under_vmap_and_jit():
         np.testing.assert_allclose(one, textbook(TOKENS, CLS, weights, BITS), atol=1e-10)
 
 
-TABLES = binary_tables(TOKENS, CLS, *WEIGHTS)
-
-
-@pytest.mark.parametrize(
-    ("call", "word"),
-    [
-        (lambda: binary_tables(TOKENS[0], CLS, *WEIGHTS), "tokens"),
-        (lambda: binary_tables(TOKENS, CLS[:3], *WEIGHTS), "cls"),
-        (lambda: binary_tables(TOKENS, CLS, WEIGHTS[0][:, :3], *WEIGHTS[1:]), "query_weights"),
-        (lambda: binary_tables(TOKENS, CLS, WEIGHTS[0], WEIGHTS[1][:2], WEIGHTS[2]), "key_weights"),
-        (lambda: binary_tables(TOKENS, CLS, *WEIGHTS, query_bias=np.ones(2)), "query_bias"),
-        (lambda: binary_attention(BITS[0], TABLES), "bits"),
-        (lambda: binary_attention(BITS[:, :4], TABLES), "bits"),
-        (lambda: binary_attention(BITS * 2, TABLES), "bits"),
-        (lambda: binary_attention(BITS, TABLES, dropout=DROPOUT), "dropout"),
-        (lambda: binary_attention(BITS, TABLES, cls_dropout=DROPOUT[..., :2]), "cls_dropout"),
-        (lambda: binary_attention(BITS, TABLES, method="fast"), "method"),
-    ],
-)
-def test_bad_input_is_named(call, word):
-    with pytest.raises(InputError, match=f"`{word}`"):
-        call()
-
-
 def test_tables_of_normalized_sums_are_those_of_their_tokens():
     """LN(pair + places) token by token, and from its parts: tables and all gradients."""
     parts = {
@@ -226,7 +203,7 @@ def test_tables_of_normalized_sums_are_those_of_their_tokens():
         "gain": RNG.normal(size=DIMENSION),
         "bias": RNG.normal(size=DIMENSION),
         "weights": WEIGHTS,
-        "biases": np.stack(list(BIASES.values())),
+        "biases": BIASES,
     }
     seen = [RNG.normal(size=(2, LENGTH, HEADS)), RNG.normal(size=(2, LENGTH, HEADS, WIDTH))]
 
@@ -235,8 +212,7 @@ def test_tables_of_normalized_sums_are_those_of_their_tokens():
         x = x - x.mean(axis=2, keepdims=True)
         x = x / jnp.sqrt((x**2).mean(axis=2, keepdims=True) + 1e-5)
         tokens = x * gain[None, None] + bias[None, None]
-        named = dict(zip(BIASES, biases, strict=True))
-        return binary_tables(tokens, CLS, *weights, scale=0.7, **named)
+        return tables_of(tokens, CLS, weights, biases, 0.7)
 
     def from_parts(pair, places, gain, bias, weights, biases):
         return normalized_tables(

@@ -47,17 +47,10 @@ def test_exhaustive_search_finds_the_hidden_positions(function):
     assert (found.predict(bits) == labels).all()
 
 
-def test_exhaustive_search_keeps_a_function_of_its_own():
-    task, sample, _ = draw("and", 2, 20, 60)
-    learner = load_learner("exhaustive", {"function": "and", "sparsity": 2})
-    other = make_rule("parity", 2, 20).function
-    assert learner.with_function(other).fit(*sample, seed=0).indices == task.indices
-
-
 def test_exhaustive_search_says_what_it_lacks():
-    _, sample, _ = draw("parity", 4, 60, 8)
-    with pytest.raises(InputError, match="options `function` and `sparsity`"):
+    task, sample, _ = draw("majority", 5, 60, 8)
+    with pytest.raises(InputError, match="by `with_function`"):
         load_learner("exhaustive").fit(*sample, seed=0)
-    options = {"function": "majority", "sparsity": 5, "max_visits": 100}
+    learner = load_learner("exhaustive", {"max_visits": 100}).with_function(task.rule.function)
     with pytest.raises(InputError, match=r"more than 100 .*partial sets"):
-        load_learner("exhaustive", options).fit(*sample, seed=0)
+        learner.fit(*sample, seed=0)

@@ -10,8 +10,8 @@ import pytest
 
 from browser import needs_browser, open_browser
 from finetti.probe.probe_experiment import ProbeExperiment
-from finetti.probe.probe_page import ProbeResult, _critical
-from finetti.probe.probe_result import REASONS
+from finetti.probe.probe_page import _critical
+from finetti.probe.probe_result import REASONS, ProbeResult
 from finetti.probe.search.search_design import SearchDesign
 from finetti.probe.search.search_rounds import SearchReport
 
@@ -250,6 +250,13 @@ def test_searches_are_compared_by_their_posteriors(searched):
     text = page_of(searched)
     assert "second learner over first" in text
     assert "McNemar" not in text
+
+
+def test_sizes_of_a_search_are_not_bootstrapped_as_well(searched, monkeypatch):
+    monkeypatch.setattr("finetti.probe.analysis.probe_analysis.critical_size", None)
+    found = replace(searched).analysis
+    assert found.sizes["tree", 10] is searched.searches["tree"].results[10].size
+    assert found.laws["tree",].points.keys() == {10}
 
 
 def test_a_search_says_its_budget_and_what_it_ran(searched):

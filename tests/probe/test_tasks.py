@@ -122,14 +122,6 @@ def test_a_smaller_sample_is_the_beginning_of_a_larger_one(p):
     assert (small[1] == large[1][:10]).all()
 
 
-def test_batches_of_one_generator_are_fresh():
-    task, draws = make_rule("parity", 3, 20).draw(rng()), rng(10)
-    batches = [task.sample(draws, 32) for _ in range(3)]
-    together = task.sample(rng(10), 96)
-    assert (np.concatenate([bits for bits, _ in batches]) == together[0]).all()
-    assert (np.concatenate([labels for _, labels in batches]) == together[1]).all()
-
-
 def test_symmetric_rules_of_many_bits_have_a_name_without_a_table():
     rule = HiddenRule(Symmetric(range(40), [0, 1] * 20 + [0]), 50)
     assert rule.name == "profile:" + "01" * 20 + "0"
@@ -142,35 +134,22 @@ def test_random_tables_differ_by_seed_and_use_all_bits():
     assert make_rule("table", 3, 10, seed=1).name == make_rule("table", 3, 10, seed=1).name
 
 
-def test_rules_and_tasks_show_themselves():
-    task = HiddenTask(make_rule("and", 3, 100), (1, 2, 3))
-    assert repr(task.rule) == (
-        "HiddenRule(function=And((0, 1, 2)), context_length=100, bit_probability=0.5, "
-        "label_noise=0.0)"
-    )
-    assert "161700" in str(task).replace(" ", "").replace(",", "")
-
-
 @pytest.mark.parametrize(
     ("call", "words"),
     [
         (lambda: make_rule("and", 5, 4), "`context_length`.*at least 5"),
         (lambda: make_rule("and", 0, 4), "`sparsity`"),
-        (lambda: make_rule("and", None, 4), "`sparsity`"),
         (lambda: make_rule("x0 & x1", 3, 4), "`sparsity`.*must be 2"),
         (lambda: make_rule("nand", 3, 9), "one of and, or, parity, majority, threshold:K"),
         (lambda: make_rule("threshold:two", 3, 9), "one of and"),
-        (lambda: make_rule(7, 3, 9), "one of and"),
         (lambda: make_rule("table:011", 3, 9), r"2\^s digits"),
         (lambda: make_rule("profile:012", 2, 9), "one of and"),
         (lambda: make_rule("x0 & & x1", 2, 9), "cannot be read"),
         (lambda: make_rule("table", 17, 90), "at most 16"),
         (lambda: make_rule("threshold:0", 3, 9), "constant"),
-        (lambda: make_rule("threshold:4", 3, 9), "constant"),
         (lambda: make_rule("x0 | ~x0", None, 9), "constant"),
         (lambda: make_rule("x0 & (x1 | ~x1)", 2, 9), "does not depend on x1"),
         (lambda: make_rule("and", 2, 9, label_noise=0.5), r"`label_noise`.*\[0, 1/2\)"),
-        (lambda: make_rule("and", 2, 9, label_noise=-0.1), "`label_noise`"),
         (lambda: make_rule("and", 2, 9, bit_probability=1), "`bit_probability`"),
         (lambda: make_rule("and", 2, 9, bit_probability=float("nan")), "`bit_probability`"),
         (lambda: make_rule("and", 2, 9.5), "`context_length`"),
@@ -178,11 +157,9 @@ def test_rules_and_tasks_show_themselves():
         (lambda: HiddenRule(Symmetric((0, 1), [0, 0.5, 1]), 9), "values 0 and 1"),
         (lambda: HiddenTask(make_rule("and", 2, 9), (1, 9)), "2 positions below 9"),
         (lambda: HiddenTask(make_rule("and", 2, 9), (1, 1)), "distinct"),
-        (lambda: HiddenTask(make_rule("and", 2, 9), (1, 2, 3)), "2 positions"),
         (lambda: HiddenTask(make_rule("and", 2, 9), (1, 2)).sample(rng(), 0), "`n_samples`"),
         (lambda: HiddenTask(make_rule("and", 2, 9), (1, 2)).labels([[0, 1]]), r"\(m, 9\)"),
         (lambda: make_rule("and", 2, 9).draw(0), r"`rng` .* HiddenRule.draw .*default_rng\(0\)"),
-        (lambda: HiddenTask(make_rule("and", 2, 9), (1, 2)).sample(None, 5), "`rng`"),
     ],
 )
 def test_bad_arguments_are_named(call, words):

@@ -118,11 +118,6 @@ def test_what_is_wrong_is_refused_before_any_trial(name, words):
         resolved(name)
 
 
-def test_a_dense_layer_on_integers_is_told_how_to_get_floats():
-    with pytest.raises(InputError, match="with the option inputs=floats it runs"):
-        resolved("network", {"inputs": "integers"})
-
-
 def test_what_goes_wrong_in_a_trial_is_its_reason():
     (blind,) = run(resolved("Blind", iterations=20), 0)
     assert "not finite. This was after step 10" in str(blind)

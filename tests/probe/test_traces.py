@@ -6,7 +6,7 @@ import pytest
 from finetti.boolean import compile, spectrum
 from finetti.boolean.language.rule import all_bits
 from finetti.core.errors import InputError
-from finetti.probe import HiddenTask, ShowsAttention, attention_mass, make_rule, walsh_trace
+from finetti.probe import HiddenTask, attention_mass, make_rule, walsh_trace
 
 
 def rng(seed=0):
@@ -90,18 +90,6 @@ def test_attention_mass_is_the_sum_over_hidden_positions():
     only_cls = np.zeros((1, 1, 6))
     only_cls[..., -1] = 1
     assert attention_mass(only_cls, task).mean.tolist() == [0.0]
-
-
-def test_learners_with_attention_are_known_by_their_method():
-    class Looking:
-        def attention(self, params, bits):
-            return np.full((len(bits), 1, bits.shape[1] + 1), 1 / (bits.shape[1] + 1))
-
-    assert isinstance(Looking(), ShowsAttention)
-    assert not isinstance(object(), ShowsAttention)
-    task = make_rule("and", 2, 9).draw(rng())
-    weights = Looking().attention(None, task.sample(rng(), 3)[0])
-    assert attention_mass(weights, task).mean == pytest.approx(0.2)
 
 
 def test_bad_arguments_are_named():

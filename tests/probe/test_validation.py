@@ -25,12 +25,6 @@ def test_the_decision_is_that_of_scoring_everything(rate, seed, n_samples, level
         assert score.n_scored == n_samples
 
 
-def test_a_bad_predictor_costs_a_tenth():
-    """One that always says 0 is wrong on 1/8 of the samples of AND at s = 3."""
-    wrong = np.arange(10_000) % 8 == 0
-    assert score_until(lambda a, b: int(wrong[a:b].sum()), 10_000, 99).n_scored == 1000
-
-
 @pytest.mark.parametrize("level", [0.9, 0.99, 0.995, 1 / 3])
 def test_the_largest_allowed_number_is_allowed_and_one_more_is_not(level):
     for n_samples in (1, 7, 100, 10_000):

@@ -4,14 +4,14 @@ import pandas as pd
 import pytest
 
 from finetti.risk.risk_experiment import RiskExperiment
-from finetti.risk.risk_page import RiskResult
-from finetti.risk.risk_trial import PARTS
+from finetti.risk.risk_result import RiskResult
+from finetti.risk.risk_trial import RISK_PARTS
 
 
 def findings(tmp_path, parts, errors, baseline=(100.0, 0.1)):
     values = {"excess": sum(parts), "excess_error": 0.1}
     values |= {"baseline": baseline[0], "baseline_error": baseline[1]}
-    for name, value, error in zip(PARTS, parts, errors, strict=True):
+    for name, value, error in zip(RISK_PARTS, parts, errors, strict=True):
         values |= {name: value, f"{name}_error": error}
     row = {"state": "done", "n_samples": 50, "noise": 1.0, "train_risk": 1.0, "failure": None}
     table = pd.DataFrame([{**row, **values, "bound": None, "bound_note": ""}])

@@ -79,13 +79,11 @@ def test_a_cohort_is_as_many_single_runs(slots, references):
 def test_a_loss_that_is_not_finite_ends_its_member_alone(references):
     made = [member(0), member(1, explode=True), member(2), member(3)]
     rules = {"optimizer": OPTIMIZER, "iterations": 8, "check_every": 4}
-    seen = []
-    runs = train_cohort(loss, made, slots=3, on_change=seen.append, **rules)
+    runs = train_cohort(loss, made, slots=3, **rules)
     assert [run.failure is None for run in runs] == [True, False, True, True]
     assert "step 1 is inf" in runs[1].failure or "step 1 is nan" in runs[1].failure
     for number in (0, 2, 3):
         np.testing.assert_allclose(runs[number].losses, references[number][1][:8], rtol=1e-10)
-    assert [(each.done, each.failed) for each in seen] == [(1, 1), (3, 1), (4, 1)]
     with pytest.raises(DivergedError, match="Lower the learning rate") as caught:
         train(loss, *made[1][:2], key=made[1].key, **rules)
     assert caught.value.run.steps == 4

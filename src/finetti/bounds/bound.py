@@ -6,18 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, fields, is_dataclass, replace
 from typing import Any, ClassVar, Literal, Self, get_args
 
-from finetti.bounds.description import (
-    NAMES,
-    READ,
-    BoundSettings,
-    Checked,
-    Description,
-    checked,
-    one_of,
-)
+from finetti.bounds.description import NAMES, READ, BoundSettings, Description
+from finetti.bounds.evaluation.solve import COUNTS, solve
 from finetti.bounds.sample import Sample
-from finetti.bounds.solve import COUNTS, solve
 from finetti.bounds.value import OF_THE_LOSS, BoundKind, BoundValue, Term
+from finetti.core.checked_fields import Checked, checked, one_of
 from finetti.core.errors import UnsupportedError
 from finetti.core.forms import Form, check_form
 from finetti.core.numbers import as_norm, as_whole
@@ -54,30 +47,11 @@ _SETTINGS = {
     NO_RESIDUALS: ("skips",),
     REAL_BLOCKS: ("normalization", "skips"),
 }
-# The bounds to offer, the nearest first: what they bound, and what they assume. What the last
-# would assume can be given as numbers.
+# The bounds to offer, the nearest first. What the last assumes can be given as numbers.
 NEAREST = (
-    (
-        {"log covering number": "S-lemma-A.12", "generalization gap": "S-lemma-A.12-gap"},
-        (ONE_LAYER, NO_RESIDUALS, NO_LAYER_NORM, FIXED_POSITIONS),
-    ),
-    (
-        {"log covering number": "S-thm-A.17", "generalization gap": "S-thm-A.17-gap"},
-        (ONE_HEAD, NO_RESIDUALS, UNIT_BALL, FIXED_POSITIONS),
-    ),
-    (
-        {
-            "log covering number": "E-lemma-C.8",
-            "generalization gap": "E-thm-C.5",
-            "generalization error": "E-thm-C.4-constants",
-        },
-        (NO_LAYER_NORM, FIXED_POSITIONS, IN_THE_TOKENS),
-    ),
-    (
-        {"log covering number": "F-chain-blocks", "generalization gap": "F-chain-blocks-gap"},
-        (REAL_BLOCKS, FIXED_POSITIONS, IN_THE_TOKENS),
-    ),
-    ({"log covering number": "parameter-count", "generalization gap": "parameter-count-gap"}, ()),
+    *("S-lemma-A.12", "S-lemma-A.12-gap", "S-thm-A.17", "S-thm-A.17-gap"),
+    *("E-lemma-C.8", "E-thm-C.5", "E-thm-C.4-constants"),
+    *("F-chain-blocks", "F-chain-blocks-gap", "parameter-count", "parameter-count-gap"),
 )
 
 
@@ -314,28 +288,21 @@ def _described(described: Any) -> Iterator[tuple[str, str]]:
             yield each.name, format_value(value)
 
 
-DERIVED_ONLY = (
-    "E-thm-C.4-constants",
-    "F-chain-blocks",
-    "F-chain-blocks-gap",
-    "parameter-count",
-    "parameter-count-gap",
-)
-
-
 def nearest_bound(bound: Any, shape: NetworkShape, form: Form) -> str:
     """The bound to take in place of a ``bound`` (or its class) that does not cover ``shape``."""
-    kinds = [bound.quantity]
+    from finetti.bounds.registry import load_bounds  # which imports this module
+
+    registry, kinds = load_bounds(), [bound.quantity]
     if bound.quantity in OF_THE_LOSS:
         kinds.append("generalization gap")
     for kind in kinds:
-        found = [(names[kind], assumes) for names, assumes in NEAREST if kind in names]
+        found = [registry[name] for name in NEAREST if registry[name].quantity == kind]
         # Those of the same paper first: they speak of the same network.
-        found.sort(key=lambda each: not each[0].startswith(f"{bound.paper}-"))
-        for name, assumes in found:
-            if not shape.failed(assumes):
-                derived = ", derived" * (form == "printed" and name in DERIVED_ONLY)
-                return name + derived + ("" if assumes else _numbers(shape)) + "."
+        found.sort(key=lambda each: not bound.paper or each.paper != bound.paper)
+        for each in found:
+            if not shape.failed(each.assumes):
+                derived = ", derived" * (form == "printed" and each.printed_kind is None)
+                return each.name + derived + _numbers(shape) * (not each.paper) + "."
     return f"none; no bound of a {bound.quantity} covers such a network."
 
 

@@ -5,70 +5,20 @@ A field says once what it holds: how it is checked, which settings give it, and 
 
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
-from typing import Any, Self, cast, dataclass_transform
+from dataclasses import MISSING, field, fields, is_dataclass, replace
+from typing import Any, Self, cast
 
+from finetti.core.checked_fields import Check, Checked, checked, one_of
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.forms import Form, check_form
-from finetti.core.numbers import as_norm, as_positive, as_real, as_whole
+from finetti.core.numbers import as_norm, as_positive, as_whole
 
 MAX_PARTS = 10_000  # layers, or heads with norms of their own: one by one they take seconds
 UNSET: Any = type("Unset", (), {"__repr__": lambda self: "UNSET"})()  # no value was given
-# What a field's metadata holds: the check; that it is a norm, which `sensitivities` varies; how
-# settings give it, and by which names; the field whose value is its default, else which number;
-# the class of its parts.
-CHECK, NORM, READ, NAMES, LIKE, OF = "check", "norm", "read", "names", "like", "of"
-Check = Callable[[Any, str, str], Any]  # value, its name, its owner ↦ the value as it is kept
-
-
-def checked(check: Check, default: Any = MISSING, **metadata: Any) -> Any:
-    """A field that is kept as ``check`` gives it; None is let through where it is the default."""
-    return field(default=default, metadata={CHECK: check, **metadata})
-
-
-@dataclass_transform(frozen_default=True, field_specifiers=(field,))
-class Checked:
-    """Its subclasses are frozen dataclasses, without a decorator, that check `checked` fields."""
-
-    def __init_subclass__(cls, *, kw_only: bool = False, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        dataclass(frozen=True, kw_only=kw_only)(cls)
-
-    def __post_init__(self) -> None:
-        declared = fields(cast("Any", self))
-        for each in declared:
-            if getattr(self, each.name) is UNSET:
-                like, number = each.metadata[LIKE]
-                object.__setattr__(self, each.name, getattr(self, like, number))
-        for each in declared:
-            value, check = getattr(self, each.name), each.metadata.get(CHECK)
-            if check is not None and not (value is None and each.default is None):
-                kept = check(value, each.name, type(self).__name__)
-                object.__setattr__(self, each.name, kept)
-
-
-def real(requirement: str, holds: Callable[[float], bool]) -> Check:
-    """The check for a number of which ``holds`` is true, which is the ``requirement`` in words."""
-
-    def check(value: Any, name: str, owner: str) -> float:
-        number = as_real(value, name, owner, requirement)
-        if not holds(number):
-            raise bad_argument(name, owner, requirement, value)
-        return number
-
-    return check
-
-
-def one_of(*words: str) -> Check:
-    """The check that a value is one of ``words``."""
-    wanted = ", ".join(map(repr, words)) if len(words) > 2 else " or ".join(f'"{w}"' for w in words)
-
-    def check(value: Any, name: str, owner: str) -> Any:
-        if value not in words:
-            raise bad_argument(name, owner, wanted, repr(value))
-        return value
-
-    return check
+# What a field's metadata holds beside its check: that it is a norm, which `sensitivities` varies;
+# how settings give it, and by which names; the field whose value is its default, else which
+# number; the class of its parts.
+NORM, READ, NAMES, LIKE, OF = "norm", "read", "names", "like", "of"
 
 
 class BoundSettings(Checked):
@@ -150,6 +100,13 @@ class BoundSettings(Checked):
 
 class Description(Checked):
     """A frozen dataclass that settings can describe; what they do not give is the default."""
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            if getattr(self, each.name) is UNSET:
+                like, number = each.metadata[LIKE]
+                object.__setattr__(self, each.name, getattr(self, like, number))
+        super().__post_init__()
 
     @classmethod
     def from_settings(cls, settings: BoundSettings, bound: Any = None) -> Self:

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Sequence
+from functools import cache
 from typing import ClassVar
 
 from finetti.bounds.bound import Bound
@@ -19,6 +20,7 @@ class Registry(Catalog[type[Bound]]):
     papers = ("E", "S", "R", "F", "")
 
 
+@cache
 def load_bounds(package: str = "finetti.bounds") -> Registry:
     """The subclasses of `Bound` with a name under ``package``, each where it is defined.
 

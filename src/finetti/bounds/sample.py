@@ -3,8 +3,8 @@
 import math
 from dataclasses import fields
 
-from finetti.bounds.description import Checked, checked, real
 from finetti.bounds.value import log_of
+from finetti.core.checked_fields import Checked, checked, real
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_norm, as_positive, as_whole
 

@@ -4,7 +4,8 @@ A measure writes the sentence that says what it measures (``measured``), how tha
 (``check``), and the error that its rules reject by themselves (``rejects``; empty where only a
 wrong version shows it). It loads no JAX: functions of the package are given by their names, and
 its own functions import inside. One that is given a function that takes ``form`` serves an
-`Erratum`.
+`Erratum`. The functions before them measure a perturbation lemma: on many random draws, which
+cannot see a constant that is wrong by a factor of two, and on tight instances, which can.
 """
 
 import inspect
@@ -18,17 +19,84 @@ import numpy as np
 
 from finetti.claims.claim import DERIVED, CheckMethod, Context
 from finetti.claims.evidence import Evidence, Measurement, at_most, close, trend, within
-from finetti.claims.perturbations import (
-    RATIO_RTOL,
-    is_tight,
-    ratio,
-    ratios,
-    ratios_at_most_one,
-)
 from finetti.core.numbers import largest_of
 from finetti.display.formatting import format_number
 
 Function = str | Callable[..., Any]
+DRAWS = 10_000
+RATIO_RTOL = 1e-9
+# A program that runs once is compiled for longer than it runs: without optimization.
+RUN_ONCE: Any = {"xla_backend_optimization_level": 0}
+
+
+def vmap_jit(function: Callable[..., Any], *draws: Any) -> Any:
+    """Return ``function`` of every draw; draws are the first axis of each argument."""
+    import jax
+    import jax.numpy as jnp
+
+    import finetti.attention.networks.activations  # noqa: F401 - inside vmap it could not look at σ
+
+    arrays = jax.tree.map(jnp.asarray, draws)
+    return jax.jit(jax.vmap(function), compiler_options=RUN_ONCE)(*arrays)
+
+
+def ratio(lemma: Callable[..., Any], *instance: Any) -> float:
+    """Return measured / bound of ``lemma`` on one instance, as one program.
+
+    One by one its operations would each be compiled.
+    """
+    import equinox as eqx
+
+    def of_instance(*arguments: Any) -> Any:
+        return lemma(*arguments).ratio
+
+    program: Any = eqx.filter_jit(of_instance, compiler_options=RUN_ONCE)  # pyright: ignore[reportCallIssue]
+    return float(program(*instance))
+
+
+def ratios(lemma: Callable[..., Any], *draws: Any) -> np.ndarray:
+    """Return measured / bound of ``lemma`` on every draw."""
+    return np.asarray(vmap_jit(lambda *draw: lemma(*draw).ratio, *draws))
+
+
+def ratios_at_most_one(found: np.ndarray, what: str = "draws") -> Measurement:
+    """Check that the largest of many ratios is at most 1."""
+    return at_most(f"largest ratio on {found.size} random {what}", found.max(), 1 + RATIO_RTOL)
+
+
+def is_tight(name: str, found: float) -> Measurement:
+    """Check that the ratio of an instance that nearly attains the bound is in [0.98, 1]."""
+    return within(f"tight instance: {name}", found, 0.98, 1 + RATIO_RTOL)
+
+
+def log_uniform_scales(
+    rng: np.random.Generator, low: float, high: float, *shape: int
+) -> np.ndarray:
+    """Return 10^uniform(low, high), with two axes of one appended to multiply matrices."""
+    return 10.0 ** rng.uniform(low, high, size=(*shape, 1, 1))
+
+
+def normalized(vectors: np.ndarray) -> np.ndarray:
+    """Divide every vector, on the last axis, by its length."""
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def unit_vectors(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    """Draw vectors of length 1, on the last axis."""
+    return normalized(rng.normal(size=shape))
+
+
+def perturbed_copies(rng: np.random.Generator, arrays: list[np.ndarray]) -> list[np.ndarray]:
+    """Return perturbed copies; each draw perturbs at least one array, by a relative size between
+    1e-4 and 1."""
+    count = len(arrays[0])
+    moves = rng.integers(0, 2, size=(len(arrays), count))
+    moves[rng.integers(0, len(arrays), size=count), np.arange(count)] = 1
+    moved = []
+    for array, move in zip(arrays, moves, strict=True):
+        step = (move * 10.0 ** rng.uniform(-4, 0, size=count)).reshape(-1, *[1] * (array.ndim - 1))
+        moved.append(array + step * np.abs(array).mean() * rng.normal(size=array.shape))
+    return moved
 
 
 def in_form(function: Function, form: str) -> Callable[..., Any]:
@@ -170,6 +238,16 @@ class Agreement:
         return Evidence(*(close(name, largest_of(e), tolerance) for name, e in errors.items()))
 
 
+def slope_of_means(sizes: Sequence[int], samples: Sequence[np.ndarray]) -> float:
+    """The power of the sizes in the means of the samples, which count by their standard errors."""
+    from finetti.core.statistics import power_law_slope
+
+    means, errors = [float(each.mean()) for each in samples], None
+    if all(each.size > 1 for each in samples):
+        errors = [float(each.std(ddof=1) / np.sqrt(each.size)) for each in samples]
+    return power_law_slope(list(sizes), means, errors).value
+
+
 @dataclass(frozen=True)
 class PowerLaw:
     """The slope of an error in a size, both logarithmic, with its chart; perhaps below a bound.
@@ -213,21 +291,15 @@ class PowerLaw:
 
     def __call__(self, context: Context, form: str = DERIVED) -> Evidence:
         """Measure the slopes, and the share of the bound."""
-        from finetti.core.statistics import power_law_slope
-
         error, measurements, records = in_form(self.error, form), [], []
         for curve in self.curves or (None,):
             which = () if curve is None else (curve,)
             samples = [np.atleast_1d(error(context, size, *which)) for size in self.sizes]
-            means, spreads = [float(sample.mean()) for sample in samples], None
-            if all(sample.size > 1 for sample in samples):
-                spreads = [sample.std(ddof=1) / np.sqrt(sample.size) for sample in samples]
-            slope = power_law_slope(list(self.sizes), means, spreads)
             name = f"{curve}: {self._slope}" if curve else self._slope
-            measurements.append(within(name, slope.value, *self.slope))
+            measurements.append(within(name, slope_of_means(self.sizes, samples), *self.slope))
             records += [
-                {"size": n, "error": e, "curve": curve}
-                for n, e in zip(self.sizes, means, strict=True)
+                {"size": size, "error": float(sample.mean()), "curve": curve}
+                for size, sample in zip(self.sizes, samples, strict=True)
             ]
         axes, title = {"size": self.size_name, "error": self.error_name}, f"The {self._slope}"
         options: dict[str, Any] = {"color": "curve"} if self.curves else {}

@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from finetti.coherence.coherence_page import CoherenceTable
-from finetti.coherence.coherence_result import COLUMNS, CoherenceRow
+from finetti.coherence.coherence_result import COLUMNS, CoherenceRow, CoherenceTable
 from finetti.coherence.defects.context_orders import all_letters
 from finetti.coherence.defects.martingale_defect import (
     martingale_defect,
@@ -22,11 +21,11 @@ from finetti.core.arguments import one_hot
 from finetti.core.errors import InputError
 from finetti.core.keys import generator
 from finetti.core.numbers import as_whole
-from finetti.display.progress import Progress, progress_bar
+from finetti.display import Progress, progress_bar
 from finetti.latent.named_worlds import worlds
 from finetti.latent.world import LatentModel, Pairs
 
-PARTS = len(COLUMNS) + 1  # and the distance
+N_STEPS = len(COLUMNS) + 1  # and the distance
 RIDGE = 0.1
 SHORTEST = 3  # of the family: nearest neighbors ask three
 CONTEXT_LENGTHS = (4, 8, 12)
@@ -132,7 +131,7 @@ def measure_coherence(
         n_paths: draws per context, of a target that can only be sampled.
         seed: of all draws.
         quiet: no progress bar.
-        on_change: called before each part, of which every target has `PARTS` at every length.
+        on_change: called before each part, of which every target has `N_STEPS` at every length.
 
     >>> from finetti.latent import BetaBernoulli
     >>> laplace = as_predictor(lambda tokens: [0.5, 0.5], name="never learns")
@@ -163,7 +162,7 @@ def measure_coherence(
     sizes = {"n_contexts": n_contexts, "n_queries": n_queries, "n_sequences": n_sequences}
     sizes |= {"n_orders": n_orders, "n_samples": n_samples, "n_paths": n_paths, "seed": seed}
     expected = {name: member.expected for name, member in members.items()}
-    total = PARTS * len(found) * len(lengths)
+    total = N_STEPS * len(found) * len(lengths)
     with progress_bar("coherence", total, not quiet and on_change is None, "parts") as on_bar:
         rows = _measure(found, world, truth, lengths, expected, on_change or on_bar, **sizes)
     return CoherenceTable(world, rows, seed)
@@ -211,7 +210,7 @@ def _measure(
 
             def begin(part: int, what: str) -> None:
                 activity = f"{each.name}: {what}, {length} tokens"  # noqa: B023 - called here
-                on_change(Progress(PARTS * len(rows) + part, 0, activity))
+                on_change(Progress(N_STEPS * len(rows) + part, 0, activity))
 
             begin(0, "order")
             order = order_defect(each, context, query, n_orders=n_orders, **options)
@@ -249,7 +248,7 @@ def _one_token_moves(predictor: Predicts, context: Any, query: Any, tokens: Any)
 
 
 def _readable(tokens: Any, predictor: Predicts) -> Any:
-    """What ``predictor`` reads: for a classifier the signs of the values are the classes."""
+    """Return the tokens as ``predictor`` reads them: for a classifier signs become classes."""
     if not getattr(predictor, "categorical", False):
         return tokens
     return Pairs(tokens.keys, one_hot((tokens.values[:, :, 0] > 0).astype(int), 2))

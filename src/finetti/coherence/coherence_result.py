@@ -1,18 +1,19 @@
-"""What was measured of targets in a world: rows, verdicts and the table."""
+"""The result of a coherence run: measurements of targets in a world, verdicts and the table."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from finetti.coherence.defects.defect import Defect
 from finetti.coherence.predictors.context_predictor import LAW
 from finetti.coherence.predictors.world_predictor import world_predictor
 from finetti.coherence.truth_distance import Distance
-from finetti.core.numbers import to_plain
-from finetti.display.card import Card, Table
-from finetti.display.formatting import format_number
-from finetti.display.pages.run_result import RunResult
+from finetti.core.numbers import field_values, to_plain
+from finetti.display import Card, RunResult, Table, format_number
 from finetti.latent.world import LatentModel
+
+if TYPE_CHECKING:
+    from finetti.display.pages.document import Document
 
 COLUMNS = ("order", "martingale", "two-step")
 OF_TWO_LETTERS = ("order", "martingale = two-step")  # the same number, and shown once
@@ -20,7 +21,7 @@ OF_TWO_LETTERS = ("order", "martingale = two-step")  # the same number, and show
 
 @dataclass(frozen=True, eq=False)
 class CoherenceRow:
-    """What was measured of one target at one context length.
+    """The measurements of one target at one context length.
 
     Without a law there are no two steps, and, unless answers are linear in the values, no own next
     value to see. With two letters two steps are the martingale defect, and are not measured again.
@@ -42,7 +43,7 @@ class CoherenceRow:
 
     @property
     def defects(self) -> tuple[Defect | None, ...]:
-        """In the order of the columns."""
+        """Return the defects in the order of the columns."""
         return self.order, self.martingale, self.two_step
 
     @property
@@ -55,20 +56,12 @@ class CoherenceRow:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        named = zip(COLUMNS, self.defects, self.expected, strict=True)
-        found = {
-            name: None if each is None else {**each.to_dict(), "expected": wanted}
-            for name, each, wanted in named
-        }
-        own = {"name": self.name, "context_length": self.context_length}
-        far = None if self.distance is None else self.distance.to_dict()
-        moves = {"one_token_moves": self.one_token_moves}
-        return {**own, **found, **moves, "distance": far, "as_expected": self.as_expected}
+        return field_values(self, "as_expected")
 
 
 @dataclass(frozen=True)
 class CoherenceVerdict:
-    """What all context lengths together say of one target.
+    """The verdict on one target over all context lengths.
 
     Args:
         name: of the target.
@@ -95,17 +88,12 @@ class CoherenceVerdict:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {
-            "name": self.name,
-            "verdict": self.text,
-            "defects_at": list(self.defects_at),
-            "not_measured": list(self.not_measured),
-        }
+        return {**field_values(self), "verdict": self.text}
 
 
 @dataclass(frozen=True, eq=False)
-class CoherenceFindings(RunResult):
-    """Targets and their defects in one world."""
+class CoherenceTable(RunResult):
+    """Targets and their defects in one world; it prints itself and draws its page."""
 
     page_name: ClassVar[str] = "coherence.html"
 
@@ -120,7 +108,7 @@ class CoherenceFindings(RunResult):
 
     @property
     def context_lengths(self) -> tuple[int, ...]:
-        """In rising order."""
+        """Return the context lengths in rising order."""
         return tuple(sorted({row.context_length for row in self.rows}))
 
     @property
@@ -130,12 +118,12 @@ class CoherenceFindings(RunResult):
 
     @property
     def n_letters(self) -> int | None:
-        """How many letters the world has; None for pairs."""
+        """Return the number of letters of the world; None for pairs."""
         return getattr(world_predictor(self.world), "n_letters", None)
 
     @property
     def verdicts(self) -> tuple[CoherenceVerdict, ...]:
-        """Of every target, over all context lengths."""
+        """Return the verdict on each target, over all context lengths."""
         by_length = (self._at(length) for length in self.context_lengths)
         return tuple(_verdict(rows, self.columns) for rows in zip(*by_length, strict=True))
 
@@ -168,12 +156,12 @@ class CoherenceFindings(RunResult):
 
     @property
     def units(self) -> tuple[str, ...]:
-        """Of distances to the truth: spread (of the values), nats or probability."""
+        """Return the units of the distances: spread (of the values), nats or probability."""
         return tuple(dict.fromkeys(row.distance.unit for row in self.rows if row.distance))
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """How to read the table."""
+        """Explain how to read the table."""
         return (
             f"✓: none up to rounding, or up to a test at 1 %. Otherwise the median, and the "
             f"largest, over contexts and queries, in {self._unit}. “Largest” is over all contexts "
@@ -186,7 +174,7 @@ class CoherenceFindings(RunResult):
 
     @property
     def _advice(self) -> tuple[str, ...]:
-        """What to give, so that what is not measured can be."""
+        """Advise what to supply, so that missing parts can be measured."""
         names = [each.name for each in self.verdicts if each.text == "undecided"]
         if not names:
             return ()
@@ -203,7 +191,7 @@ class CoherenceFindings(RunResult):
 
     @property
     def headline(self) -> str:
-        """In one sentence, over all context lengths."""
+        """Return the result in one sentence, over all context lengths."""
         found = self.verdicts
         good = [each.name for each in found if each.text == "coherent"]
         undecided = [each for each in found if each.text == "undecided"]
@@ -226,8 +214,8 @@ class CoherenceFindings(RunResult):
             "context_lengths": list(self.context_lengths),
             "headline": self.headline,
             "as_expected": self.as_expected,
-            "verdicts": [each.to_dict() for each in self.verdicts],
-            "rows": [row.to_dict() for row in self.rows],
+            "verdicts": self.verdicts,
+            "rows": self.rows,
         }
         return to_plain(document, nan="NaN")
 
@@ -236,6 +224,12 @@ class CoherenceFindings(RunResult):
         """Members of the family that do not behave as expected."""
         names = sorted({row.name for row in self.rows if not row.as_expected})
         return (f"Not as expected: {', '.join(names)}.",) if names else ()
+
+    def page(self, command: str = "") -> "Document":
+        """The page: the table, and defects and distance against the context length."""
+        from finetti.coherence.coherence_page import coherence_page  # which draws charts
+
+        return coherence_page(self, command)
 
     def __card__(self) -> Card:
         return Card(self.headline, (("world", self.world.name),), (self.table(),), self.notes)
@@ -252,7 +246,7 @@ def _moves_cell(moves: float | None) -> str:
 
 
 def _verdict(rows: Sequence[CoherenceRow], columns: Sequence[str]) -> CoherenceVerdict:
-    """Of one target, from what was measured at each length."""
+    """Return the verdict on one target from its rows at all lengths."""
     failed = (row for row in rows if any(each and not each.holds() for each in row.defects))
     measured = zip(columns, *(row.defects[: len(columns)] for row in rows), strict=True)
     left_out = (name for name, *found in measured if None in found)

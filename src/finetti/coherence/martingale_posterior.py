@@ -18,8 +18,7 @@ from finetti.core.arguments import Floats, as_generator, as_letters
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_whole
 from finetti.core.statistics import Interval, percentile_interval
-from finetti.display.card import Card
-from finetti.display.displayable import Displayable
+from finetti.display import Card, Displayable
 from finetti.latent.world import append_token
 
 
@@ -34,16 +33,16 @@ class MartingalePosterior(Displayable):
 
     @property
     def mean(self) -> Floats:
-        """Over paths."""
+        """Return the mean over paths."""
         return self.draws.mean(axis=self.axis)
 
     @property
     def standard_deviation(self) -> Floats:
-        """Over paths: the epistemic uncertainty."""
+        """Return the deviation over paths: the epistemic uncertainty."""
         return self.draws.std(axis=self.axis, ddof=1)
 
     def interval(self, confidence: float = 0.9) -> Interval:
-        """Between quantiles of the paths."""
+        """Return the interval between quantiles of the paths."""
         return percentile_interval(self.draws, confidence, "martingale posterior", axis=self.axis)
 
     def __card__(self) -> Card:

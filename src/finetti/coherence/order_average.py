@@ -28,7 +28,7 @@ class OrderAveraged(RegressionPredictor):
     def answer(
         self, query: Floats, keys: Floats, values: Floats, variance: bool
     ) -> tuple[Floats, Floats | None]:
-        """Over all orders at once."""
+        """Ask about all orders at once."""
         orders = _orders(keys.shape[1], self.n_orders, self.seed)
         context = reordered(Pairs(keys, values), orders)
         asked = np.repeat(query, len(orders), axis=0)
@@ -51,7 +51,7 @@ class OrderAveragedLetters(AlphabetPredictor):
         self.n_letters = predictor.n_letters
 
     def answer(self, tokens: Letters) -> Floats:
-        """Over all orders at once."""
+        """Ask about all orders at once."""
         orders = _orders(tokens.shape[1], self.n_orders, self.seed)
         found = self.predictor.predictive(reordered(tokens, orders))
         self.precision = self.predictor.precision

@@ -1,4 +1,4 @@
-"""How far a predictor is from a world's exact predictive, and how calibrated it is."""
+"""The distance of a predictor to a world's exact predictive, and its calibration."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,11 +16,9 @@ from finetti.coherence.predictors.predictor_loading import as_predictor
 from finetti.coherence.predictors.world_predictor import world_predictor
 from finetti.core.arguments import Floats, one_hot
 from finetti.core.keys import generator
-from finetti.core.numbers import as_whole, largest_of, to_plain
+from finetti.core.numbers import as_whole, largest_of
 from finetti.core.statistics import mean_with_error, wilson_interval
-from finetti.display.card import Card, Table
-from finetti.display.displayable import Displayable
-from finetti.display.formatting import format_interval, format_number
+from finetti.display import Card, Displayable, Table, format_interval, format_number
 from finetti.latent.predictive_laws import choose
 from finetti.latent.world import LatentModel
 
@@ -72,11 +70,6 @@ class Distance:
             return format_number(self.value, 2)
         return "✓" if self.n_draws is None else f"≤ {format_number(self.interval[1], 2)}"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        fields = {name: value for name, value in vars(self).items() if name != "context_length"}
-        return to_plain(fields)
-
 
 @dataclass(frozen=True, eq=False)
 class DistanceTable(Displayable):
@@ -115,7 +108,7 @@ def distance_to_truth(
     n_sequences: int = 200,
     seed: int = 0,
 ) -> DistanceTable:
-    """How far a predictor is from the exact predictive of ``world``, by context length.
+    """Measure the distance of a predictor to the exact predictive of ``world``, by context length.
 
     Args:
         predictor: anything that `as_predictor` takes.
@@ -141,7 +134,7 @@ def distance_to_truth(
 def distance_at(
     predictor: Any, world: LatentModel, context_length: int, n_sequences: int, seed: int
 ) -> Distance:
-    """One length of `distance_to_truth`."""
+    """Measure one context length of `distance_to_truth`."""
     n = as_whole(n_sequences, "n_sequences", "distance_to_truth")
     rng = generator("distance", seed, world.name, context_length)
     draw = world.sample(rng, n, context_length)
@@ -204,7 +197,7 @@ def _squares(mean: Floats, exact: Floats) -> Floats:
 
 
 def _of_draws(draws: Floats, exact: Floats, scale: float, length: int, unit: str) -> Distance:
-    """From draws (N, B, d): E‖m̂ − m‖² is ‖E m̂ − m‖² and the variance of m̂, which is subtracted."""
+    """The distance of draws (N, B, d): E‖m̂ − m‖² without the variance of m̂, which is subtracted."""
     noise = draws.var(axis=0, ddof=1).sum(axis=1) / len(draws)
     squares = (_squares(draws.mean(axis=0), exact) - noise) / scale**2
     return replace(_of_squares(squares, length), unit=unit, n_draws=len(draws))

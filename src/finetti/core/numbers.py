@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from finetti.core.errors import bad_argument
@@ -64,10 +65,11 @@ def json_number(value: float, nan: str | None = None) -> float | str | None:
 
 
 def to_plain(value: Any, nan: str | None = None) -> Any:
-    """Plain data for JSON of mappings, sequences, arrays and tables of numbers, text and None.
+    """Plain data for JSON of mappings, sequences, arrays, tables and dataclasses of such data.
 
     Numbers become Python's own, and those that JSON does not have what `json_number` makes of them;
-    a table becomes a list with one mapping per row, and anything else its text.
+    a table becomes a list with one mapping per row, an object with ``to_dict`` what that returns,
+    another dataclass a mapping of the fields that its repr shows, and anything else its text.
 
     >>> to_plain({"sizes": (1, math.inf), "error": math.nan}, nan="NaN")
     {'sizes': [1, 'Infinity'], 'error': 'NaN'}
@@ -76,6 +78,10 @@ def to_plain(value: Any, nan: str | None = None) -> Any:
         value = value.to_dict("records")
     elif hasattr(value, "tolist"):
         value = value.tolist()
+    elif hasattr(value, "to_dict"):
+        value = value.to_dict()
+    elif is_dataclass(value):
+        value = field_values(value)
     if isinstance(value, Mapping):
         return {str(name): to_plain(each, nan) for name, each in value.items()}
     if isinstance(value, list | tuple):
@@ -83,6 +89,17 @@ def to_plain(value: Any, nan: str | None = None) -> Any:
     if isinstance(value, float):
         return json_number(value, nan)
     return value if value is None or isinstance(value, bool | int | str) else str(value)
+
+
+def field_values(value: Any, *properties: str) -> dict[str, Any]:
+    """The fields of a dataclass that its repr shows, and the ``properties`` that are named.
+
+    >>> from dataclasses import dataclass
+    >>> field_values(dataclass(type("Point", (), {"__annotations__": {"x": int}}))(3))
+    {'x': 3}
+    """
+    shown = [each.name for each in fields(value) if each.repr]
+    return {name: getattr(value, name) for name in (*shown, *properties)}
 
 
 def largest_of(*values: Any) -> float:

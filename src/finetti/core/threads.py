@@ -3,9 +3,10 @@
 import sys
 from contextlib import AbstractContextManager
 from functools import lru_cache
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from threadpoolctl import ThreadpoolController
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
 
 
 def limit_threads(
@@ -18,10 +19,12 @@ def limit_threads(
     >>> with limit_threads(1, "blas"):
     ...     pass
     """
-    return _found(len(sys.modules)).limit(limits=limit, user_api=kind)
+    return _controller(len(sys.modules)).limit(limits=limit, user_api=kind)
 
 
 @lru_cache(maxsize=1)
-def _found(n_modules: int) -> ThreadpoolController:
+def _controller(n_modules: int) -> "ThreadpoolController":
     """The libraries there are. A look takes milliseconds: once, until something is imported."""
+    from threadpoolctl import ThreadpoolController  # not above: the command starts without it
+
     return ThreadpoolController()

@@ -7,7 +7,7 @@ from jaxtyping import Array
 
 from finetti.kernels.geometry import inner_products, log_parameter, positive
 from finetti.kernels.kernel import Kernel, with_added_log
-from finetti.kernels.random_features import Draw, RandomFeatures, gaussian_features
+from finetti.kernels.random_features import Draw, RandomFeatures, normal_frequencies
 
 
 class Exponential(Kernel):
@@ -68,4 +68,4 @@ class Exponential(Kernel):
     def _draw(self, draw: Draw) -> RandomFeatures:
         # z = √s x, and z·z' = ‖z‖²/2 + ‖z'‖²/2 − ‖z − z'‖²/2 = ‖z + z'‖²/2 − ‖z‖²/2 − ‖z'‖²/2
         exponent = 0.5 if draw.method == "fourier" else -0.5
-        return gaussian_features(draw, self.log_scale / 2, exponent)
+        return RandomFeatures(normal_frequencies(draw), self.log_scale / 2, exponent, draw.method)

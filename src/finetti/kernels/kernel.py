@@ -126,8 +126,6 @@ class Kernel(eqx.Module):
     ) -> RandomFeatures:
         """Draw a random feature map φ with E[φ(x)·φ(y)] = K(x, y).
 
-        The map of a sum is the maps of its parts side by side; that of ``c * k`` is √c times k's.
-
         Args:
             key: the randomness of the draw, which is then frozen.
             n_features: D, the length of φ(x); a multiple of the features that one draw gives.

@@ -14,12 +14,7 @@ from finetti.core.arrays import check_positive
 from finetti.core.errors import bad_argument
 from finetti.kernels.bessel import log_bessel_k
 from finetti.kernels.geometry import log_parameter
-from finetti.kernels.random_features import (
-    Draw,
-    FourierFeatures,
-    RandomFeatures,
-    normal_frequencies,
-)
+from finetti.kernels.random_features import Draw, RandomFeatures, normal_frequencies
 from finetti.kernels.stationary_kernel import StationaryKernel, squares_of_differences
 
 # Larger ones are hardly told from the limit, RBF, and their polynomials leave float64.
@@ -71,7 +66,8 @@ class Matern(StationaryKernel):
         freedom = 2 * self.nu
         chi_square = jax.random.chisquare(key_chi, freedom, (draw.n_draws, 1))
         frequencies = normal * jnp.sqrt(freedom / chi_square)
-        return FourierFeatures(frequencies, self._log_token_scale(draw.dimension), exponent=0.0)
+        log_scale = self._log_token_scale(draw.dimension)
+        return RandomFeatures(frequencies, log_scale, 0.0, draw.method)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))

@@ -8,7 +8,7 @@ from jaxtyping import Array
 
 from finetti.core.precision import float64_inside
 from finetti.kernels.geometry import log_parameter, squared_distances
-from finetti.kernels.random_features import Draw, RandomFeatures, gaussian_features
+from finetti.kernels.random_features import Draw, RandomFeatures, normal_frequencies
 from finetti.kernels.stationary_kernel import StationaryKernel
 
 
@@ -45,7 +45,8 @@ class RBF(StationaryKernel):
     def _draw(self, draw: Draw) -> RandomFeatures:
         # ‖z + z'‖²/2 − ‖z‖² − ‖z'‖² = −‖z − z'‖²/2
         exponent = 0.0 if draw.method == "fourier" else -1.0
-        return gaussian_features(draw, self._log_token_scale(draw.dimension), exponent)
+        log_scale = self._log_token_scale(draw.dimension)
+        return RandomFeatures(normal_frequencies(draw), log_scale, exponent, draw.method)
 
 
 @float64_inside

@@ -1,20 +1,19 @@
 """Coin flips with an unknown bias, which are also the draws from a Pólya urn."""
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import betaln
 
 from finetti.core.arguments import Floats, as_letters, one_hot
+from finetti.core.checked_fields import Checked, checked
 from finetti.core.numbers import as_positive
 from finetti.display.card import Card
 from finetti.latent.predictive_laws import BetaPosterior, Categorical
 from finetti.latent.world import Encoded, LatentModel, WorldDraw, as_sampling, refuse_query
 
 
-@dataclass(frozen=True)
-class BetaBernoulli(LatentModel):
+class BetaBernoulli(Checked, LatentModel):
     """z ∼ Beta(α, β), and tokens 1 with probability z: an urn that gets back one ball more.
 
     p(x_1, …, x_L) = B(α + h, β + L − h) / B(α, β),  h = Σ x_ℓ
@@ -30,14 +29,9 @@ class BetaBernoulli(LatentModel):
     Reference: Proposition 3.1, zhang2022; de Finetti (1937).
     """
 
-    alpha: float = 1.0
-    beta: float = 1.0
+    alpha: float = checked(as_positive, 1.0)
+    beta: float = checked(as_positive, 1.0)
     name: ClassVar[str] = "beta-bernoulli"
-
-    def __post_init__(self) -> None:
-        for field in ("alpha", "beta"):
-            value = as_positive(getattr(self, field), field, "BetaBernoulli")
-            object.__setattr__(self, field, value)
 
     def sample(self, rng: Any, n_sequences: int, context_length: int) -> WorldDraw:
         """A bias for each sequence, then independent flips; the answer is the next one."""

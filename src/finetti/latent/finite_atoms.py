@@ -1,12 +1,12 @@
 """A latent with finitely many values, what each of them emits, and any answer."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from finetti.core.arguments import Floats, as_letters, as_vectors, one_hot
+from finetti.core.checked_fields import Checked, checked
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_positive
 from finetti.display.card import Card
@@ -19,6 +19,7 @@ from finetti.latent.predictive_laws import (
     choose,
     log_evidence,
     log_of,
+    probabilities_over,
 )
 from finetti.latent.world import Encoded, LatentModel, WorldDraw, as_sampling, refuse_query
 
@@ -62,21 +63,14 @@ class Emission(ABC):
         """In a few words, for the card of a world."""
 
 
-@dataclass(frozen=True, eq=False)
-class LetterEmission(Emission):
+class LetterEmission(Checked, Emission, eq=False):
     """Letters from a table p(x | z) of shape (a, c).
 
     >>> LetterEmission([[0.9, 0.1], [0.5, 0.5]]).mixed(np.array([[0.5, 0.5]])).probabilities
     array([[0.7, 0.3]])
     """
 
-    table: Any
-
-    def __post_init__(self) -> None:
-        table = as_probabilities(self.table, "table", "LetterEmission")
-        if table.ndim != 2:
-            raise bad_argument("table", "LetterEmission", "of shape (a, c)", f"shape {table.shape}")
-        object.__setattr__(self, "table", table)
+    table: Any = checked(probabilities_over("a", "c"))
 
     @property
     def mean(self) -> Floats:
@@ -114,8 +108,7 @@ class LetterEmission(Emission):
         return f"{self.table.shape[1]} letters"
 
 
-@dataclass(frozen=True, eq=False)
-class GaussianEmission(Emission):
+class GaussianEmission(Checked, Emission, eq=False):
     """Vectors N(m_z, v I) around a center m_z (a, d) of each atom.
 
     >>> law = GaussianEmission([[-1.0], [1.0]], noise_variance=0.25).mixed(np.array([[0.5, 0.5]]))
@@ -123,14 +116,8 @@ class GaussianEmission(Emission):
     ([[0.0]], [[1.25]])
     """
 
-    mean: Any
-    noise_variance: float
-
-    def __post_init__(self) -> None:
-        mean = as_vectors(self.mean, ("a", "d"), "mean", "GaussianEmission")
-        noise = as_positive(self.noise_variance, "noise_variance", "GaussianEmission")
-        object.__setattr__(self, "mean", mean)
-        object.__setattr__(self, "noise_variance", noise)
+    mean: Any = checked(lambda value, *where: as_vectors(value, ("a", "d"), *where))
+    noise_variance: float = checked(as_positive)
 
     @property
     def variance(self) -> Floats:
@@ -168,8 +155,7 @@ def as_emission(value: Any, argument: str, owner: str) -> Emission:
     return LetterEmission(as_probabilities(value, argument, owner))
 
 
-@dataclass(frozen=True, eq=False)
-class FiniteAtoms(LatentModel):
+class FiniteAtoms(Checked, LatentModel, eq=False):
     """z = 0, …, a − 1 with probabilities p(z), tokens from p(x | z), an answer from p(y | z).
 
     p(z | X) ∝ p(z) ∏_ℓ p(x_ℓ | z)
@@ -187,24 +173,19 @@ class FiniteAtoms(LatentModel):
     Reference: Proposition 3.1, Lemma 3.2 and (3.1), zhang2022.
     """
 
-    prior: Any
-    emission: Any
-    answers: Any = None
+    prior: Any = checked(probabilities_over("a"))
+    emission: Any = checked(as_emission)
+    answers: Any = checked(as_emission, None)
     name: ClassVar[str] = "finite-atoms"
 
     def __post_init__(self) -> None:
-        owner = "FiniteAtoms"
-        prior = as_probabilities(self.prior, "prior", owner)
-        if prior.ndim != 1:
-            raise bad_argument("prior", owner, "of shape (a,)", f"shape {prior.shape}")
-        emission = as_emission(self.emission, "emission", owner)
-        answers = emission if self.answers is None else as_emission(self.answers, "answers", owner)
-        for argument, each in (("emission", emission), ("answers", answers)):
-            if each.n_atoms != len(prior):
-                wanted = f"of as many atoms as the prior, {len(prior)}"
-                raise bad_argument(argument, owner, wanted, each.n_atoms)
-        for field, value in (("prior", prior), ("emission", emission), ("answers", answers)):
-            object.__setattr__(self, field, value)
+        super().__post_init__()
+        answers = self.emission if self.answers is None else self.answers
+        object.__setattr__(self, "answers", answers)
+        for argument, each in (("emission", self.emission), ("answers", answers)):
+            if each.n_atoms != len(self.prior):
+                wanted = f"of as many atoms as the prior, {len(self.prior)}"
+                raise bad_argument(argument, "FiniteAtoms", wanted, each.n_atoms)
 
     @property
     def answers_next_token(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from finetti.core.arguments import Floats, as_vectors
+from finetti.core.checked_fields import Checked, checked
 from finetti.core.errors import InputError
 from finetti.core.numbers import as_positive, as_whole
 from finetti.display.card import Card
@@ -108,8 +109,7 @@ class ProcessPosterior:
         return self.at(self.keys).sample(rng, n_samples)
 
 
-@dataclass(frozen=True, eq=False)
-class GaussianProcessWorld(LatentModel):
+class GaussianProcessWorld(Checked, LatentModel, eq=False):
     """r_ℓ = f(c_ℓ) + ε_ℓ with independent f_1, …, f_{d_r} ∼ GP(0, K) and ε ∼ N(0, λI).
 
     E[r at c | X] = K(c, C)(K(C, C) + λI)⁻¹R, which is attn_CME with the ridge λ.
@@ -132,9 +132,9 @@ class GaussianProcessWorld(LatentModel):
     """
 
     kernel: Any = None
-    key_dimension: int = 3
-    value_dimension: int = 1
-    noise_variance: float = 0.1
+    key_dimension: int = checked(as_whole, 3)
+    value_dimension: int = checked(as_whole, 1)
+    noise_variance: float = checked(as_positive, 0.1)
     name: ClassVar[str] = "gaussian-process"
 
     def __post_init__(self) -> None:
@@ -142,14 +142,10 @@ class GaussianProcessWorld(LatentModel):
         from finetti.kernels.precision import in_float64
         from finetti.kernels.rbf import RBF
 
-        owner = "GaussianProcessWorld"
+        super().__post_init__()
         kernel = RBF() if self.kernel is None else self.kernel
-        check_kernel(kernel, owner)
+        check_kernel(kernel, "GaussianProcessWorld")
         object.__setattr__(self, "kernel", in_float64(kernel))
-        for field in ("key_dimension", "value_dimension"):
-            object.__setattr__(self, field, as_whole(getattr(self, field), field, owner))
-        noise = as_positive(self.noise_variance, "noise_variance", owner)
-        object.__setattr__(self, "noise_variance", noise)
 
     def sample(self, rng: Any, n_sequences: int, context_length: int) -> WorldDraw:
         """Keys, f at the keys and at one place more, and noise; the answer is there."""

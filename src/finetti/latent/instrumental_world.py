@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from finetti.core.arguments import Floats, as_answers, as_generator, as_vectors
+from finetti.core.checked_fields import Checked, checked
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_positive
 from finetti.display.card import Card
@@ -21,6 +22,22 @@ from finetti.latent.world import (
 )
 
 RANK_TOL = 1e-8  # of the smallest singular value of Π to the largest
+
+
+def _as_first_stage(value: Any, name: str, owner: str) -> Floats:
+    """Π, of full row rank."""
+    stage = as_vectors(value, ("d_x", "d_z"), name, owner)
+    singular = np.linalg.svd(stage, compute_uv=False)
+    inputs, instruments = stage.shape
+    few = instruments < inputs or not stage.size
+    if few or singular.min() <= RANK_TOL * singular.max():
+        got = f"{instruments} instruments for {inputs} inputs" if few else "a lower rank"
+        advice = (
+            "Without relevance P(x | z) does not tell the inputs apart, and their effects "
+            "cannot be found."
+        )
+        raise bad_argument(name, owner, "of full row rank", got, advice)
+    return stage
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,8 +99,7 @@ class StructuralLaw:
         return mean, self.noise_variance + spread
 
 
-@dataclass(frozen=True, eq=False)
-class InstrumentalWorld(LatentModel):
+class InstrumentalWorld(Checked, LatentModel, eq=False):
     """x = Πz + u and y = βᵀx + κᵀu + e: the instrument z moves x, and the hidden u moves both.
 
     E[y | z] = E[g(x) | z] with g(x) = βᵀx, although E[y | x] ≠ g(x)                      (B.3)
@@ -110,30 +126,12 @@ class InstrumentalWorld(LatentModel):
     Reference: Assumption B.1 and (B.3), zhang2022.
     """
 
-    first_stage: Any = ((1.0, 0.5),)
-    input_variance: float = 1.0
-    noise_variance: float = 0.25
-    effect_variance: float = 1.0
-    confounding_variance: float = 1.0
+    first_stage: Any = checked(_as_first_stage, ((1.0, 0.5),))
+    input_variance: float = checked(as_positive, 1.0)
+    noise_variance: float = checked(as_positive, 0.25)
+    effect_variance: float = checked(as_positive, 1.0)
+    confounding_variance: float = checked(as_positive, 1.0)
     name: ClassVar[str] = "instrumental"
-
-    def __post_init__(self) -> None:
-        owner = "InstrumentalWorld"
-        stage = as_vectors(self.first_stage, ("d_x", "d_z"), "first_stage", owner)
-        singular = np.linalg.svd(stage, compute_uv=False)
-        inputs, instruments = stage.shape
-        few = instruments < inputs or not stage.size
-        if few or singular.min() <= RANK_TOL * singular.max():
-            got = f"{instruments} instruments for {inputs} inputs" if few else "a lower rank"
-            advice = (
-                "Without relevance P(x | z) does not tell the inputs apart, and their effects "
-                "cannot be found."
-            )
-            raise bad_argument("first_stage", owner, "of full row rank", got, advice)
-        object.__setattr__(self, "first_stage", stage)
-        for field in ("input", "noise", "effect", "confounding"):
-            value = as_positive(getattr(self, f"{field}_variance"), f"{field}_variance", owner)
-            object.__setattr__(self, f"{field}_variance", value)
 
     def sample(self, rng: Any, n_sequences: int, context_length: int) -> WorldDraw:
         """β and κ for each sequence, then instruments, inputs and outcomes."""

@@ -1,11 +1,11 @@
 """Tokens r = zc + noise with a Gaussian matrix z: the finite-dimensional example of the paper."""
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from finetti.core.arguments import Floats
+from finetti.core.checked_fields import Checked, checked
 from finetti.core.numbers import as_positive, as_whole
 from finetti.display.card import Card
 from finetti.latent.predictive_laws import LOG_TWO_PI, Gaussian, MatrixPosterior
@@ -19,8 +19,7 @@ from finetti.latent.world import (
 )
 
 
-@dataclass(frozen=True)
-class LinearGaussian(LatentModel):
+class LinearGaussian(Checked, LatentModel):
     """r_ℓ = z c_ℓ + ε_ℓ with z_ij ∼ N(0, τ²) and ε ∼ N(0, σ²I), (3.3) and (3.4).
 
     z̄(X) = RᵀC(CᵀC + λI)⁻¹ with λ = σ²/τ²,  σ̃² = σ²(1 + cᵀ(CᵀC + λI)⁻¹c)
@@ -40,18 +39,11 @@ class LinearGaussian(LatentModel):
     Reference: (3.3)–(3.7), zhang2022; the prior variance is not λ (erratum 2).
     """
 
-    key_dimension: int = 4
-    value_dimension: int = 3
-    noise_variance: float = 0.5
-    prior_variance: float = 1.0
+    key_dimension: int = checked(as_whole, 4)
+    value_dimension: int = checked(as_whole, 3)
+    noise_variance: float = checked(as_positive, 0.5)
+    prior_variance: float = checked(as_positive, 1.0)
     name: ClassVar[str] = "linear-gaussian"
-
-    def __post_init__(self) -> None:
-        owner = "LinearGaussian"
-        for field in ("key_dimension", "value_dimension"):
-            object.__setattr__(self, field, as_whole(getattr(self, field), field, owner))
-        for field in ("noise_variance", "prior_variance"):
-            object.__setattr__(self, field, as_positive(getattr(self, field), field, owner))
 
     @property
     def ridge(self) -> float:

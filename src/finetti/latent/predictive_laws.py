@@ -7,6 +7,7 @@ import numpy as np
 from scipy.special import betaln, logsumexp, xlog1py, xlogy
 
 from finetti.core.arguments import Floats, as_answers, as_floats, as_generator, as_letters
+from finetti.core.checked_fields import Check, Checked, checked
 from finetti.core.errors import InputError, UnsupportedError, bad_argument
 
 LOG_TWO_PI = float(np.log(2 * np.pi))
@@ -29,6 +30,19 @@ def as_probabilities(values: Any, argument: str, owner: str) -> Floats:
     return array
 
 
+def probabilities_over(*axes: str) -> Check:
+    """The check for probabilities along the last of so many axes."""
+
+    def check(value: Any, name: str, owner: str) -> Floats:
+        array = as_probabilities(value, name, owner)
+        if array.ndim != len(axes):
+            shape = f"({', '.join(axes)}{',' * (len(axes) == 1)})"
+            raise bad_argument(name, owner, f"of shape {shape}", f"shape {array.shape}")
+        return array
+
+    return check
+
+
 def choose(rng: np.random.Generator, probabilities: Floats, shape: tuple[int, ...]) -> Any:
     """Letters of ``shape``, by inverting the distribution function along the last axis."""
     cumulative = np.cumsum(probabilities, axis=-1)
@@ -47,8 +61,7 @@ def _shape(n_samples: int | None, shape: tuple[int, ...]) -> tuple[int, ...]:
     return shape if n_samples is None else (n_samples, *shape)
 
 
-@dataclass(frozen=True, eq=False)
-class Categorical:
+class Categorical(Checked, eq=False):
     """Letters 0, …, c − 1 with ``probabilities`` (n, c).
 
     Its mean is that of the one-hot letter, which are the probabilities themselves.
@@ -58,14 +71,7 @@ class Categorical:
     (0.75, [[0.1875, 0.1875]])
     """
 
-    probabilities: Floats
-
-    def __post_init__(self) -> None:
-        checked = as_probabilities(self.probabilities, "probabilities", "Categorical")
-        if checked.ndim != 2:
-            got = f"shape {checked.shape}"
-            raise bad_argument("probabilities", "Categorical", "of shape (n, c)", got)
-        object.__setattr__(self, "probabilities", checked)
+    probabilities: Floats = checked(probabilities_over("n", "c"))
 
     @property
     def mean(self) -> Floats:
@@ -251,8 +257,8 @@ class AtomMixture:
     components: Any
 
     def __post_init__(self) -> None:
-        checked = as_probabilities(self.weights, "weights", "AtomMixture")
-        object.__setattr__(self, "weights", checked)
+        weights = as_probabilities(self.weights, "weights", "AtomMixture")
+        object.__setattr__(self, "weights", weights)
 
     @property
     def mean(self) -> Floats:

@@ -1,13 +1,14 @@
 """Keys and values on unit spheres, turned by a hidden rotation: the setting of Proposition 4.2."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 from scipy.linalg import helmert
 
 from finetti.attention.sphere import mean_resultant, sphere_constants
 from finetti.core.arguments import Floats, as_answers, as_generator, as_vectors
+from finetti.core.checked_fields import Checked, checked, one_of
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_positive
 from finetti.display.card import Card
@@ -120,8 +121,21 @@ def quadratic_harmonics(points: Floats) -> Floats:
     return np.concatenate([mixed, pure], axis=-1) / np.sqrt(1 - 1 / d)
 
 
-@dataclass(frozen=True, eq=False)
-class SphereWorld(LatentModel):
+def _as_rotations(value: Any, name: str, owner: str) -> Floats:
+    """Orthogonal matrices (a, d, d)."""
+    turns = as_vectors(value, ("a", "d", "d"), name, owner)
+    n_atoms, d = turns.shape[:2]
+    if turns.shape[2] != d or d < 2 or not n_atoms:
+        wanted = "of shape (a, d, d) with a ≥ 1 and d ≥ 2"
+        raise bad_argument(name, owner, wanted, f"shape {turns.shape}")
+    miss = np.abs(turns @ np.swapaxes(turns, 1, 2) - np.eye(d)).max()
+    if miss > UNIT_TOL:
+        got = f"matrices with |MMᵀ − I| up to {miss:.3g}"
+        raise bad_argument(name, owner, "orthogonal matrices", got)
+    return turns
+
+
+class SphereWorld(Checked, LatentModel, eq=False):
     """Keys k uniform on S^{d−1}, values v ∼ von Mises–Fisher around u(M_z k), z one of a atoms.
 
     E[V | K = k, z] = A(κ) u(M_z k),  and the limit of softmax attention is
@@ -147,34 +161,21 @@ class SphereWorld(LatentModel):
     Reference: Proposition 4.2 and its caveat (erratum 4), zhang2022.
     """
 
-    rotations: Any
+    rotations: Any = checked(_as_rotations)
     prior: Any = None
-    concentration: float = 10.0
-    harmonics: Harmonics = "linear"
+    concentration: float = checked(as_positive, 10.0)
+    harmonics: Harmonics = checked(one_of(*get_args(Harmonics)), "linear")
     name: ClassVar[str] = "sphere"
 
     def __post_init__(self) -> None:
-        owner = "SphereWorld"
-        turns = as_vectors(self.rotations, ("a", "d", "d"), "rotations", owner)
-        n_atoms, d = turns.shape[:2]
-        if turns.shape[2] != d or d < 2 or not n_atoms:
-            wanted = "of shape (a, d, d) with a ≥ 1 and d ≥ 2"
-            raise bad_argument("rotations", owner, wanted, f"shape {turns.shape}")
-        miss = np.abs(turns @ np.swapaxes(turns, 1, 2) - np.eye(d)).max()
-        if miss > UNIT_TOL:
-            got = f"matrices with |MMᵀ − I| up to {miss:.3g}"
-            raise bad_argument("rotations", owner, "orthogonal matrices", got)
-        if self.harmonics not in ("linear", "mixed"):
-            raise bad_argument("harmonics", owner, '"linear" or "mixed"', repr(self.harmonics))
+        super().__post_init__()
+        owner, n_atoms = "SphereWorld", len(self.rotations)
         prior = np.full(n_atoms, 1 / n_atoms) if self.prior is None else self.prior
         prior = as_probabilities(prior, "prior", owner)
         if prior.shape != (n_atoms,):
             raise bad_argument("prior", owner, f"of shape ({n_atoms},)", f"shape {prior.shape}")
-        concentration = as_positive(self.concentration, "concentration", owner)
-        values = {"rotations": turns, "prior": prior, "concentration": concentration}
-        for field, value in values.items():
-            object.__setattr__(self, field, value)
-        if not sphere_constants(self.value_dimension, concentration).c0 > 0:
+        object.__setattr__(self, "prior", prior)
+        if not sphere_constants(self.value_dimension, self.concentration).c0 > 0:
             wanted = "of a dimension whose sphere has an area that float64 can hold"
             raise bad_argument("rotations", owner, wanted, f"{self.value_dimension} for the values")
 

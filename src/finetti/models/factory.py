@@ -15,7 +15,7 @@ IGNORED = ("source", "parent", "name")  # ours, and two of Flax's own
 
 @dataclass(frozen=True)
 class Purpose:
-    """What a command asks of a model.
+    """Requirements of a command on a model.
 
     Args:
         noun: what errors call the model.
@@ -34,7 +34,7 @@ class Purpose:
 
 @dataclass(frozen=True, eq=False)
 class Factory:
-    """What a reference stands for: it is called for each new model, unless it is an instance.
+    """A class or function that builds a model, with its options; or a ready instance.
 
     Args:
         name: as the user wrote it; errors begin with it.
@@ -90,7 +90,7 @@ class Factory:
         return self.build(*example, **supplied)
 
     def sample(self, *example: Any) -> Any:
-        """One model, to see what it is: under a trace, so that no weights are drawn."""
+        """Build one model to recognize its form, under a trace, so that no weights are drawn."""
         built = []
         if not self.is_factory:
             return self.found

@@ -49,7 +49,7 @@ class PairModel(JaxNetwork):
     form = "a pair (init, apply)"
 
     def init(self, key: Any, *example: Any) -> Any:
-        """What ``init`` returns."""
+        """Return the parameters that ``init`` draws."""
         function, _ = self._pair(example)
         names = parameters(function)[0]
         sizes = self.factory.sizes(*example)
@@ -58,7 +58,7 @@ class PairModel(JaxNetwork):
         return check_params(function(key, *batch, **given), self.label)
 
     def apply(self, params: Any, *inputs: Any, key: Any = None) -> Any:
-        """What ``apply`` returns."""
+        """Return the answers of ``apply`` to the batch."""
         _, function = self._pair(inputs)
         names, accepts_any = parameters(function)
         drawn = {"key": key} if accepts_any or "key" in names else {}
@@ -88,7 +88,7 @@ class FunctionModel(Model):
 
     @property
     def n_inputs(self) -> int:
-        """How many arguments it must be given."""
+        """Return the number of arguments that must be given."""
         return count_arguments(self.factory.found)
 
 
@@ -100,10 +100,10 @@ class SamplerModel(Model):
     form = "a sampler"
 
     def sample(self, rng: np.random.Generator, *example: Any) -> Any:
-        """One draw after one example, whose arrays it cannot write into."""
+        """Draw once after one example, whose arrays are read-only."""
         return self.factory.found.sample(rng, *map(read_only, example))
 
     @property
     def n_inputs(self) -> int:
-        """How many arguments it must be given, the generator aside."""
+        """Return the number of arguments that must be given, the generator aside."""
         return count_arguments(self.factory.found.sample) - 1

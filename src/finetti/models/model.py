@@ -33,7 +33,7 @@ class Model:
 
     @property
     def name(self) -> str:
-        """As the user wrote it."""
+        """Return the name as the user wrote it."""
         return self.factory.name
 
     @property
@@ -70,7 +70,7 @@ class JaxNetwork(Model, ABC):
         return replace(self, weights=weights)
 
     def kept_state(self) -> list[str]:
-        """What an instance keeps between calls beside its weights: it can be asked, not trained."""
+        """Return the names of state beside the weights, with which an instance cannot train."""
         return []
 
     def start(self, key: Any, *example: Any) -> Any:

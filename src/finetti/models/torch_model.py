@@ -44,7 +44,7 @@ class TorchModel(Model):
     module: Any = None
 
     def answer(self, *inputs: NDArray[Any]) -> list[NDArray[Any]]:
-        """What the instance answers to a batch, in the precision of its weights.
+        """Return the answers of the instance to a batch, in the precision of its weights.
 
         In evaluation mode and without gradients; a mean, or a mean and a variance.
         """

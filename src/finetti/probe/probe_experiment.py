@@ -32,7 +32,7 @@ LONG = 10**6  # a context in which every rule finds its bits
 
 @dataclass(frozen=True)
 class ProbeExperiment(Experiment):
-    """What a probe asks: which rule, at which sizes, how often, and of whom.
+    """Description of a probe: which rule, at which sizes, how often, and for which learners.
 
     All learners see the same data: those of a trial follow from the seed, the replicate and the
     sizes. What is not given (or empty, or 0) is that of the command's small probe.
@@ -169,7 +169,7 @@ class ProbeExperiment(Experiment):
         return found
 
     def announcement(self, workers: int) -> str:
-        """What is said before a run; a search may need fewer trials."""
+        """Return the sentence before a run; a search may need fewer trials."""
         before = "Unless the search ends earlier: " if self.search else ""
         return before + super().announcement(workers)
 

@@ -8,16 +8,16 @@ from typing import Any
 from finetti.display import Figure, Section
 from finetti.display.charts.bar_charts import stacked_bars
 from finetti.display.charts.chart_theme import PALETTE
-from finetti.probe.charts import critical_chart, success_chart, training_chart
-from finetti.probe.probe_result import REASONS, ProbeFindings
+from finetti.probe.probe_charts import critical_chart, success_chart, training_chart
+from finetti.probe.probe_result import REASONS, ProbeResult
 from finetti.probe.tasks.information import information_bounds
 
 # Blue is what should happen, gray what nobody can help.
 COLORS = dict(zip(REASONS, (PALETTE[0], "#B5B5B5", PALETTE[1], PALETTE[5]), strict=True))
-DRAWN_AHEAD = 4  # times the longest context: as far as the laws are drawn
+DRAWN_FACTOR = 4  # times the longest context: as far as the laws are drawn
 
 
-def probe_sections(found: ProbeFindings) -> list[Section]:
+def probe_sections(found: ProbeResult) -> list[Section]:
     """The sections of the page, of what there is."""
     sections: list[Section] = []
     if found.analysis is not None:
@@ -42,8 +42,8 @@ def _name(*words: str) -> str:
     return "-".join(re.findall(r"\w+", " ".join(words)))
 
 
-def describe_probe(found: ProbeFindings) -> str:
-    """What was done, in a paragraph."""
+def describe_probe(found: ProbeResult) -> str:
+    """Describe the probe in a paragraph."""
     experiment = found.experiment
     rule = experiment.rule(experiment.context_lengths[0])
     chance = rule.bit_probability
@@ -71,8 +71,8 @@ def describe_probe(found: ProbeFindings) -> str:
     )
 
 
-def _trials_run(found: ProbeFindings) -> str:
-    """Of a search: how many trials have a result, by learner and context length."""
+def _trials_run(found: ProbeResult) -> str:
+    """Count the trials of a search that have a result, by learner and context length."""
     done, experiment = found.done, found.experiment
     counts = Counter(zip(done["learner"], done["context_length"], strict=True) if len(done) else ())
     return ", ".join(
@@ -82,7 +82,7 @@ def _trials_run(found: ProbeFindings) -> str:
     )
 
 
-def _success(found: ProbeFindings) -> Section:
+def _success(found: ProbeResult) -> Section:
     assert found.analysis is not None
     analysis, searched = found.analysis, found.searches is not None
     caption = (
@@ -102,7 +102,7 @@ def _success(found: ProbeFindings) -> Section:
     return Section("Success against the number of samples", figures=tuple(figures), tables=tables)
 
 
-def _critical(found: ProbeFindings) -> Section:
+def _critical(found: ProbeResult) -> Section:
     assert found.analysis is not None
     experiment = found.experiment
 
@@ -117,7 +117,7 @@ def _critical(found: ProbeFindings) -> Section:
     chart = critical_chart(
         found.analysis,
         bounds={"no learner can do with fewer": floor},
-        extrapolate_to=DRAWN_AHEAD * longest if several else None,
+        extrapolate_to=DRAWN_FACTOR * longest if several else None,
     )
     source = "bootstrap" if found.searches is None else "posterior of the search"
     caption = (
@@ -135,7 +135,7 @@ def _critical(found: ProbeFindings) -> Section:
     )
 
 
-def _comparison(found: ProbeFindings) -> Section:
+def _comparison(found: ProbeResult) -> Section:
     text = (
         "Both learners of a pair saw the same data. Differences are second minus first; in "
         "each cell intervals by the score test and the exact one, p-values by McNemar's exact test "
@@ -146,7 +146,7 @@ def _comparison(found: ProbeFindings) -> Section:
     return Section("Learners compared", text, tables=tuple(found.comparison_tables()))
 
 
-def _ratios(found: ProbeFindings) -> Section:
+def _ratios(found: ProbeResult) -> Section:
     text = (
         "Every search chose sample sizes of its own, so that success is not compared size by size. "
         "These are the critical sizes, second learner over first: above 1 the second needs more. "
@@ -155,7 +155,7 @@ def _ratios(found: ProbeFindings) -> Section:
     return Section("Learners compared", text, tables=(found.ratio_table(),))
 
 
-def _training(found: ProbeFindings) -> Section:
+def _training(found: ProbeResult) -> Section:
     assert found.transitions is not None
     traced = found.traced
     online = found.experiment.online
@@ -176,7 +176,7 @@ def _training(found: ProbeFindings) -> Section:
     return Section("Training curves", (), tuple(figures), tables, notes)
 
 
-def _reasons(found: ProbeFindings) -> Section:
+def _reasons(found: ProbeResult) -> Section:
     several = len(found.experiment.learners) > 1
     online = found.experiment.online
     records = [
@@ -202,16 +202,3 @@ def _reasons(found: ProbeFindings) -> Section:
         "(statistics)."
     )
     return Section("What became of the trials", figures=(Figure(chart, caption, "outcomes"),))
-
-
-class ProbeResult(ProbeFindings):
-    """What a probe found; it prints its tables and draws its page."""
-
-    @property
-    def summary(self) -> str:
-        """What was done, as the first paragraph of the page."""
-        return describe_probe(self)
-
-    def sections(self) -> list[Section]:
-        """The content of the page."""
-        return probe_sections(self)

@@ -1,4 +1,4 @@
-"""What a probe found: the analysis of its trials beside the bounds, and why trials failed."""
+"""The result of a probe: the analysis of its trials beside the bounds, and why trials failed."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
+from finetti.core.numbers import field_values, to_plain
 from finetti.core.statistics import Interval
-from finetti.display import Table, format_interval
+from finetti.display import Section, Table, format_interval
 from finetti.probe.analysis.critical_size import CriticalSize
 from finetti.probe.analysis.learner_comparison import LearnerComparison, compare_learners
 from finetti.probe.analysis.probe_analysis import Analysis, analyze
@@ -21,12 +22,12 @@ from finetti.probe.tasks.information import InformationBounds, information_bound
 from finetti.studies.experiment import ExperimentResult
 
 REASONS: tuple[str, ...] = ("solved", "ambiguous", "not fitted", "not generalized")
-AHEAD = 10  # times the longest context: where the laws are asked
+EXTRAPOLATION_FACTOR = 10  # times the longest context: where the laws are asked
 
 
 @dataclass(frozen=True)
-class ProbeFindings(ExperimentResult):
-    """What a probe found: the analysis of its trials, and tables of it.
+class ProbeResult(ExperimentResult):
+    """The result of a probe: the analysis of its trials; it prints its tables and draws its page.
 
     Args:
         experiment: what was asked.
@@ -52,19 +53,17 @@ class ProbeFindings(ExperimentResult):
         """Curves, critical sizes and laws; None online, or if no trial is done."""
         if self.experiment.online or not len(self.done):
             return None
-        found = analyze(self.done, self.level, by=("learner",))
-        searches = self.searches or {}
         # The posterior of a search knows in which order its trials were chosen.
-        sizes, laws = dict(found.sizes), dict(found.laws)
-        for learner, report in searches.items():
-            sizes |= {(learner, length): each.size for length, each in report.results.items()}
-            laws[(learner,)] = report.laws
+        searched = {
+            (learner, length): each.size
+            for learner, report in (self.searches or {}).items()
+            for length, each in report.results.items()
+        }
+        found = analyze(self.done, self.level, by=("learner",), sizes=searched)
         rank = self.experiment.learners.index  # as they were given, in all tables and charts
-        return replace(
-            found,
-            sizes={key: sizes[key] for key in sorted(sizes, key=lambda k: (rank(k[0]), k[1]))},
-            laws={key: laws[key] for key in sorted(laws, key=lambda k: rank(k[0]))},
-        )
+        sizes = sorted(found.sizes.items(), key=lambda item: (rank(item[0][0]), item[0][1]))
+        laws = sorted(found.laws.items(), key=lambda item: rank(item[0][0]))
+        return replace(found, sizes=dict(sizes), laws=dict(laws))
 
     @cached_property
     def bounds(self) -> dict[int, InformationBounds]:
@@ -103,12 +102,12 @@ class ProbeFindings(ExperimentResult):
 
     @property
     def wanted(self) -> int:
-        """How many trials there are; a search knows it when it has ended."""
+        """Return the number of trials; a search knows it when it has ended."""
         return len(self.trials) if self.searches is not None else self.experiment.n_trials
 
     @property
     def partial(self) -> str:
-        """What has run, if it is not all: trials of the grid, or a search that has not ended."""
+        """Describe what has run, if it is not all: trials of a grid, or an unfinished search."""
         if self.searches is None:
             return super().partial
         ended = {
@@ -139,7 +138,7 @@ class ProbeFindings(ExperimentResult):
 
     @property
     def reasons(self) -> list[dict[str, Any]]:
-        """How many trials of each cell were solved, and why the others were not."""
+        """Count the solved trials of each cell, and the others by their reason."""
         if not len(self.done):
             return []
         names = ("learner", "context_length", "n_samples")
@@ -154,7 +153,7 @@ class ProbeFindings(ExperimentResult):
 
     @property
     def headline(self) -> str:
-        """What was found, in one line."""
+        """Return the result in one line."""
         title = self.experiment.title
         if not len(self.done):
             return f"{title}: no trial is done"
@@ -198,7 +197,7 @@ class ProbeFindings(ExperimentResult):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader should know."""
+        """Return warnings and remarks for the reader."""
         analysis = () if self.analysis is None else self.analysis.__card__().notes
         return (*analysis, *self._without_curves)
 
@@ -214,31 +213,37 @@ class ProbeFindings(ExperimentResult):
         text = "the probe does not train them step by step"
         return (f"No training curves of {', '.join(names)}: {text}.",)
 
+    @property
+    def summary(self) -> str:
+        """Return the first paragraph of the page: what was done."""
+        from finetti.probe.probe_page import describe_probe
+
+        return describe_probe(self)
+
+    def sections(self) -> list[Section]:
+        """The content of the page."""
+        from finetti.probe.probe_page import probe_sections  # which draws charts
+
+        return probe_sections(self)
+
     def values(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {
-            "searches": [
-                {"learner": learner, **report.to_dict()}
-                for learner, report in (self.searches or {}).items()
-            ],
-            "analysis": self.analysis and self.analysis.to_dict(),
+        found = {
+            "searches": self.searches,
+            "analysis": self.analysis,
             "information": [
-                {
-                    "context_length": length,
-                    "counting": each.counting,
-                    "packing": each.packing,
-                    "first_order": each.first_order,
-                }
+                {"context_length": length, **field_values(each)}
                 for length, each in self.bounds.items()
             ],
-            "comparisons": [each.to_dict() for each in self.comparisons],
-            "ratios": [each.to_dict() for each in self.ratios],
-            "transitions": self.transitions and self.transitions.to_dict(),
+            "comparisons": self.comparisons,
+            "ratios": self.ratios,
+            "transitions": self.transitions,
             "reasons": self.reasons,
         }
+        return to_plain(found)
 
     def tables(self) -> list[Table]:
-        """What people read at the end of a run."""
+        """Return the tables that a terminal shows at the end of a run."""
         tables: list[Table] = []
         if self.analysis is not None:
             tables += [self.search_table()] if self.searches else self.success_tables()
@@ -271,7 +276,7 @@ class ProbeFindings(ExperimentResult):
         return tables
 
     def search_table(self) -> Table:
-        """What the searches say, and how many trials they took."""
+        """Return the results of the searches, and how many trials they took."""
         rows = [
             (learner, length, result.size.text, result.trials, result.stopped)
             for learner, report in (self.searches or {}).items()
@@ -301,7 +306,7 @@ class ProbeFindings(ExperimentResult):
         tables = []
         for (learner,), laws in self.analysis.laws.items():
             for table in laws.__card__().tables:
-                ahead = AHEAD * max(laws.points)
+                ahead = EXTRAPOLATION_FACTOR * max(laws.points)
                 told = [
                     format_interval(value, (ends.low, ends.high))
                     for value, ends in laws.predict(ahead).values()
@@ -357,7 +362,7 @@ class ProbeFindings(ExperimentResult):
 
 
 def _counted(trials: Iterable[int]) -> str:
-    """How many trials there are in cells.
+    """Describe the number of trials per cell.
 
     >>> _counted([5, 5]), _counted([7, 2]), _counted([1])
     ('5 trials', '2 to 7 trials', '1 trial')

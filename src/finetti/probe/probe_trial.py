@@ -17,9 +17,8 @@ from finetti.probe.tasks.trial_samples import rule_from_params
 from finetti.probe.tasks.validation import SUCCESS_ACCURACY
 from finetti.probe.trials.fit_trials import FitTrials
 from finetti.probe.trials.jax_trials import JaxTrials, padded_size
-from finetti.probe.trials.network_trials import NetworkTrials
+from finetti.probe.trials.network_trials import NetworkTrials, TraceName
 from finetti.probe.trials.torch_trials import TorchTrials
-from finetti.probe.trials.trace_recording import TraceName
 from finetti.probe.trials.traces import ShowsAttention
 from finetti.studies.trial_kinds import CohortKind, ParameterError, check_name, resolve_with
 from finetti.studies.trials import Trial, TrialResult, canonical_json, plain
@@ -166,7 +165,7 @@ def _loaded(reference: str, options: str, context_length: int, source: str) -> A
 
 @functools.lru_cache(maxsize=32)
 def _runner(shared: str) -> NetworkTrials | FitTrials:
-    """What runs trials of all sample sizes; kept, with all that it has compiled."""
+    """Return the runner of trials of all sample sizes; it is kept with its compiled programs."""
     params = json.loads(shared)
     learner = _load(params)
     if learner.fingerprint() != params["learner_code"]:

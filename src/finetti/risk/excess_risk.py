@@ -11,11 +11,7 @@ from finetti.core.errors import UnsupportedError, bad_argument
 from finetti.core.keys import generator
 from finetti.core.numbers import as_whole
 from finetti.core.statistics import mean_with_error
-from finetti.display.card import Card, Table
-from finetti.display.charts.bar_charts import waterfall
-from finetti.display.charts.line_charts import Chart
-from finetti.display.displayable import Displayable
-from finetti.display.formatting import format_number
+from finetti.display import Card, Chart, Displayable, Table, format_number, waterfall
 from finetti.latent import LatentModel, WorldDraw
 from finetti.risk.minimization import (
     RiskMinimum,

@@ -16,8 +16,7 @@ from finetti.core.errors import bad_argument
 from finetti.core.keys import random_key
 from finetti.core.numbers import as_whole, smallest_of
 from finetti.core.precision import float64
-from finetti.display.card import Card
-from finetti.display.displayable import Displayable
+from finetti.display import Card, Displayable
 from finetti.latent import Encoded
 from finetti.models.model import evaluate
 from finetti.risk.networks.attention_network import AttentionNetwork
@@ -241,7 +240,7 @@ def _float32(tree: Any) -> Any:
 
 @functools.lru_cache
 def _adam(learning_rate: float, iterations: int) -> optax.GradientTransformation:
-    """One object per rate, so that nothing is compiled twice."""
+    """Return one optimizer object per rate, so that nothing is compiled twice."""
     return adamw(optax.cosine_decay_schedule(learning_rate, iterations))
 
 

@@ -17,7 +17,7 @@ N_SAMPLES, TRIALS = (50, 200, 800), 2
 
 @dataclass(frozen=True)
 class RiskExperiment(Experiment):
-    """What is asked: which network in which world, with how many sequences, how often.
+    """Description of a study: which network in which world, with how many sequences, how often.
 
     Args:
         n_samples: n, ascending.
@@ -61,7 +61,7 @@ class RiskExperiment(Experiment):
         return f"{self.settings.network} in {self.settings.world}"
 
     def parts(self) -> dict[str, tuple[dict[str, list[Any]], dict[str, Any]]]:
-        """One study over the sample sizes."""
+        """Return one study over the sample sizes."""
         return {"": ({"n_samples": list(self.n_samples)}, dict(self.fixed))}
 
     def to_dict(self) -> dict[str, Any]:

@@ -2,21 +2,20 @@
 
 from typing import Any
 
-from finetti.display import Chart, Figure, Section, line_chart
-from finetti.display.charts.bar_charts import waterfall
-from finetti.risk.risk_result import REACH, SIGNS, RiskFindings, RiskPoint
-from finetti.risk.risk_trial import PARTS
+from finetti.display import Chart, Figure, Section, line_chart, waterfall
+from finetti.risk.risk_result import REACH, SIGNS, RiskPoint, RiskResult
+from finetti.risk.risk_trial import RISK_PARTS
 
 NAMES = {"excess": "excess risk", "baseline": "mean answer"}
 
 
-def risk_sections(found: RiskFindings) -> list[Section]:
+def risk_sections(found: RiskResult) -> list[Section]:
     """The sections of the page."""
     return [_against(found), _apart(found), _bound(found)] if found.points else []
 
 
-def describe_study(found: RiskFindings) -> str:
-    """What was done, in a paragraph."""
+def describe_study(found: RiskResult) -> str:
+    """Describe the study in a paragraph."""
     given = found.experiment.settings
     several = found.experiment.trials > 1
     times = f"{found.experiment.trials} times each" if several else "once"
@@ -28,7 +27,7 @@ def describe_study(found: RiskFindings) -> str:
     )
 
 
-def _records(found: RiskFindings, names: tuple[str, ...]) -> list[dict[str, Any]]:
+def _records(found: RiskResult, names: tuple[str, ...]) -> list[dict[str, Any]]:
     records = []
     for point in found.points:
         for name in names:
@@ -41,10 +40,10 @@ def _records(found: RiskFindings, names: tuple[str, ...]) -> list[dict[str, Any]
     return records
 
 
-def curves_chart(found: RiskFindings) -> Chart:
+def curves_chart(found: RiskResult) -> Chart:
     """The excess risk, its parts and the baseline against n, both axes logarithmic."""
     return line_chart(
-        _records(found, ("excess", "baseline", *PARTS)),
+        _records(found, ("excess", "baseline", *RISK_PARTS)),
         "n",
         "risk",
         color="part",
@@ -60,7 +59,7 @@ def curves_chart(found: RiskFindings) -> Chart:
 
 def point_chart(point: RiskPoint) -> Chart:
     """A waterfall from 0 by the three parts to the excess risk, at one n."""
-    parts = [(f"{name} {SIGNS[name].strip()}".strip(), *point.values[name]) for name in PARTS]
+    parts = [(f"{name} {SIGNS[name].strip()}".strip(), *point.values[name]) for name in RISK_PARTS]
     return waterfall(
         parts,
         ("excess risk", *point.values["excess"]),
@@ -70,7 +69,7 @@ def point_chart(point: RiskPoint) -> Chart:
     )
 
 
-def bound_chart(found: RiskFindings) -> Chart:
+def bound_chart(found: RiskResult) -> Chart:
     """The generalization part and its bound against n."""
     records = [
         {"n": point.n_samples, "risk": value, "what": what}
@@ -93,7 +92,7 @@ def bound_chart(found: RiskFindings) -> Chart:
     )
 
 
-def _against(found: RiskFindings) -> Section:
+def _against(found: RiskResult) -> Section:
     caption = (
         "The excess risk of the trained network, and what it is made of: a sample of n sequences "
         "(generalization), the class of networks (approximation, estimated from above), and "
@@ -110,7 +109,7 @@ def _against(found: RiskFindings) -> Section:
     )
 
 
-def _apart(found: RiskFindings) -> Section:
+def _apart(found: RiskResult) -> Section:
     figures = [
         Figure(point_chart(point), name=f"parts-{point.n_samples}") for point in found.points
     ]
@@ -121,7 +120,7 @@ def _apart(found: RiskFindings) -> Section:
     return Section("Taken apart", text, tuple(figures))
 
 
-def _bound(found: RiskFindings) -> Section:
+def _bound(found: RiskResult) -> Section:
     title = "The bound of Theorem 5.3"
     if all(point.bound is None for point in found.points):
         return Section(title, ("There is none for this network.",), notes=found.bound_notes)
@@ -132,16 +131,3 @@ def _bound(found: RiskFindings) -> Section:
     )
     figure = Figure(bound_chart(found), name="bound")
     return Section(title, text, (figure,), notes=found.bound_notes)
-
-
-class RiskResult(RiskFindings):
-    """What a study of the excess risk found; it prints its table and draws its page."""
-
-    @property
-    def summary(self) -> str:
-        """What was done, as the first paragraph of the page."""
-        return describe_study(self)
-
-    def sections(self) -> list[Section]:
-        """The content of the page."""
-        return risk_sections(self)

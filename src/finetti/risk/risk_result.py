@@ -1,6 +1,5 @@
-"""What a study of the excess risk found: the three parts against n, with error bars."""
+"""The result of a study of the excess risk: the three parts against n, with error bars."""
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -8,10 +7,11 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from finetti.core.statistics import Slope, power_law_slope
-from finetti.display import Table, format_number
+from finetti.core.numbers import field_values, to_plain
+from finetti.core.statistics import Slope, mean_with_error, power_law_slope
+from finetti.display import Section, Table, format_number
 from finetti.risk.risk_experiment import RiskExperiment
-from finetti.risk.risk_trial import MEASURED, PARTS
+from finetti.risk.risk_trial import MEASURED, RISK_PARTS
 from finetti.studies.experiment import ExperimentResult
 
 # E_approx and E_opt rest on the best network that was found, so they are estimates from one side.
@@ -33,6 +33,16 @@ class RiskPoint:
     train_risk: float
     bound: float | None
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        values = {
+            name: {"value": value, "standard_error": error}
+            for name, (value, error) in self.values.items()
+        }
+        shown = field_values(self, "against_baseline")
+        del shown["values"]
+        return {**shown, **values}
+
     def told(self, name: str) -> str:
         """A part as people read it, as in ≤ 0.52 ± 0.03."""
         value, error = self.values[name]
@@ -41,7 +51,7 @@ class RiskPoint:
     @property
     def largest(self) -> str | None:
         """The part whose interval is above those of the others; None where they overlap."""
-        first, *others = sorted(PARTS, key=lambda part: -self.values[part][0])
+        first, *others = sorted(RISK_PARTS, key=lambda part: -self.values[part][0])
         return first if all(self._is_above(first, other) for other in others) else None
 
     @property
@@ -71,8 +81,8 @@ class RiskPoint:
 
 
 @dataclass(frozen=True)
-class RiskFindings(ExperimentResult):
-    """What a study of the excess risk found, and a table of it.
+class RiskResult(ExperimentResult):
+    """The result of a study of the excess risk; it prints its table and draws its page.
 
     Args:
         experiment: what was asked.
@@ -86,7 +96,7 @@ class RiskFindings(ExperimentResult):
 
     @cached_property
     def points(self) -> tuple[RiskPoint, ...]:
-        """One per sample size that has a trial."""
+        """Return one point per sample size that has a trial."""
         if not len(self.done):
             return ()
         return tuple(
@@ -106,7 +116,7 @@ class RiskFindings(ExperimentResult):
 
     @property
     def headline(self) -> str:
-        """What was found, in one line."""
+        """Return the result in one line."""
         title = self.experiment.title
         if not self.points:
             return f"Excess risk of {title}: no trial is done"
@@ -120,7 +130,7 @@ class RiskFindings(ExperimentResult):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the numbers rest on."""
+        """Return what the numbers rest on."""
         found = [
             "± is one standard error. Approximation is an estimate from above and optimization one "
             "from below: both compare with the best network that was found.",
@@ -145,7 +155,7 @@ class RiskFindings(ExperimentResult):
 
     @property
     def bound_notes(self) -> tuple[str, ...]:
-        """What the bound rests on, or why there is none."""
+        """Return what the bound rests on, or why there is none."""
         if not len(self.done):
             return ()
         return tuple(dict.fromkeys(filter(None, self.done["bound_note"])))
@@ -159,38 +169,32 @@ class RiskFindings(ExperimentResult):
                 point.told("excess"),
                 point.told("baseline"),
                 point.noise,
-                *(point.told(part) for part in PARTS),
+                *(point.told(part) for part in RISK_PARTS),
                 point.bound,
             )
             for point in self.points
         ]
         beside = ("mean answer", "noise")
-        columns = ("n", "trials", "excess risk", *beside, *PARTS, "bound on generalization")
+        columns = ("n", "trials", "excess risk", *beside, *RISK_PARTS, "bound on generalization")
         title = "Excess risk, taken apart"
         return [Table(title, columns, tuple(rows))] if rows else []
 
+    @property
+    def summary(self) -> str:
+        """Return the first paragraph of the page: what was done."""
+        from finetti.risk.risk_page import describe_study
+
+        return describe_study(self)
+
+    def sections(self) -> list[Section]:
+        """The content of the page."""
+        from finetti.risk.risk_page import risk_sections  # which draws charts
+
+        return risk_sections(self)
+
     def values(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        slope = None if self.slope is None else vars(self.slope)
-        return {
-            "points": [
-                {
-                    "n_samples": point.n_samples,
-                    "trials": point.trials,
-                    **{
-                        name: {"value": value, "standard_error": error}
-                        for name, (value, error) in point.values.items()
-                    },
-                    "against_baseline": point.against_baseline,
-                    "noise": point.noise,
-                    "train_risk": point.train_risk,
-                    "bound": point.bound,
-                }
-                for point in self.points
-            ],
-            "slope": slope,
-            "notes": list(self.notes),
-        }
+        return to_plain({"points": self.points, "slope": self.slope, "notes": self.notes})
 
 
 def _point(n_samples: int, rows: pd.DataFrame) -> RiskPoint:
@@ -210,4 +214,4 @@ def _mean(values: Any, errors: Any) -> tuple[float, float]:
     found = np.asarray(values, np.float64)
     if len(found) == 1:
         return float(found[0]), float(np.asarray(errors, np.float64)[0])
-    return float(found.mean()), float(found.std(ddof=1) / math.sqrt(len(found)))
+    return mean_with_error(found)

@@ -14,8 +14,8 @@ from finetti.risk.networks.named_networks import make_network, network_code
 from finetti.studies.trial_kinds import CohortKind, ParameterError, check_name, resolve_with
 from finetti.studies.trials import Trial
 
-PARTS = ("generalization", "approximation", "optimization")
-MEASURED = ("excess", *PARTS, "baseline")  # each with its standard error
+RISK_PARTS = ("generalization", "approximation", "optimization")
+MEASURED = ("excess", *RISK_PARTS, "baseline")  # each with its standard error
 
 
 class RiskParameters(BaseModel):
@@ -98,7 +98,7 @@ def make_world(name: str, options: Mapping[str, Any]) -> LatentModel:
 
 
 def _example(world: LatentModel, context_length: int) -> Encoded:
-    """One sequence of the world, for its dimensions."""
+    """Draw one sequence of the world, for its dimensions."""
     return world.encode(world.sample(0, 1, context_length))
 
 

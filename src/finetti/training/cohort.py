@@ -1,4 +1,4 @@
-"""Many runs of one training in few slots: who ends early makes room for the next."""
+"""Train many runs of equal shape, a fixed number at a time; finished runs are replaced."""
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
@@ -11,9 +11,17 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from finetti.core.errors import InputError, bad_argument
-from finetti.display.progress import Progress
-from finetti.training.program import Held, Moving, Rules, advance, on_device, put, stack, take
+from finetti.core.errors import FinettiError, InputError, bad_argument
+from finetti.training.train_program import (
+    Frozen,
+    TrainConfig,
+    TrainState,
+    get_slot,
+    on_device,
+    run_steps,
+    set_slot,
+    stack,
+)
 
 LossFunction = Callable[[Any, Any, Any], Any]
 StreamFunction = Callable[[Any, Any, Any], Any]
@@ -70,6 +78,14 @@ class TrainingRun:
         return len(self.losses)
 
 
+class DivergedError(FinettiError):
+    """A loss was not a finite number; ``run`` is what there was until then."""
+
+    def __init__(self, run: TrainingRun) -> None:
+        super().__init__(run.failure)
+        self.run = run
+
+
 def train_cohort(
     loss: LossFunction,
     members: Iterable[Member],
@@ -80,7 +96,6 @@ def train_cohort(
     slots: int = 1,
     check: CheckFunction | None = None,
     stream: StreamFunction | None = None,
-    on_change: Callable[[Progress], None] | None = None,
 ) -> list[TrainingRun]:
     """Train every member, ``slots`` of them at a time in one compiled program.
 
@@ -99,7 +114,6 @@ def train_cohort(
         check: ``check(tag, params, step, losses)`` after every ``check_every`` steps, with the
             losses of these steps.
         stream: ``stream(data, key, step)``, the batch of a step; without it, the data as they are.
-        on_change: is told about the progress after every ``check_every`` steps.
 
     Returns the runs, in the order of the members.
 
@@ -116,7 +130,7 @@ def train_cohort(
     if not all(callable(getattr(optimizer, name, None)) for name in ("init", "update")):
         requirement = "an Optax optimizer, such as optax.adam(1e-3) or adamw(1e-3)"
         raise bad_argument("optimizer", "train_cohort", requirement, repr(optimizer))
-    rules = Rules(loss, stream, optimizer.update, check_every)
+    config = TrainConfig(loss, stream, optimizer.update, check_every)
     waiting = ((TrainingRun(each.tag), *_split(each, optimizer)) for each in members)
     first = list(itertools.islice(waiting, slots))
     if not first:
@@ -125,34 +139,70 @@ def train_cohort(
         _check_alike(first[0][1:], each[1:])
     runs = [run for run, *_ in first]
     running: list[TrainingRun | None] = [*runs]
-    held, moving = stack([each[1] for each in first]), stack([each[2] for each in first])
+    frozen, state = stack([each[1] for each in first]), stack([each[2] for each in first])
     example = first[0][1:]
     del first
     while any(running):
-        moving, losses = advance((rules, held), moving)
+        state, losses = run_steps((config, frozen), state)
         for slot, (run, new) in enumerate(zip(running, np.asarray(losses), strict=True)):
             if run is None:
                 continue
             run.losses = np.concatenate([run.losses, new])
-            if not _is_over(run, new, held, moving, slot, iterations, check):
+            if not _is_over(run, new, frozen, state, slot, iterations, check):
                 continue
-            run.params = _params(held, moving, slot)
+            run.params = _params(frozen, state, slot)
             running[slot] = None
             if (following := next(waiting, None)) is not None:
                 _check_alike(example, following[1:])
                 runs.append(following[0])
                 running[slot] = following[0]
-                held, moving = put((jnp.asarray(slot), following[1:]), (held, moving))
-        if on_change is not None:
-            on_change(_progress(runs, running, iterations))
+                frozen, state = set_slot((jnp.asarray(slot), following[1:]), (frozen, state))
     return runs
+
+
+def train(
+    loss: LossFunction,
+    params: Any,
+    data: Any = None,
+    *,
+    key: Any,
+    optimizer: optax.GradientTransformation,
+    iterations: int = 1000,
+    check_every: int = 10,
+    check: CheckFunction | None = None,
+    stream: StreamFunction | None = None,
+) -> TrainingRun:
+    """Train a network or any other tree of parameters; the arguments are :func:`train_cohort`'s.
+
+    Raises DivergedError if the loss stops being a finite number.
+
+    >>> import jax, jax.numpy as jnp, optax
+    >>> def loss(weight, batch, key):
+    ...     return jnp.sum((weight - batch) ** 2)
+    >>> target = jnp.array([1.0, -2.0])
+    >>> options = {"optimizer": optax.sgd(0.25), "iterations": 20}
+    >>> train(loss, jnp.zeros(2), target, key=jax.random.key(0), **options).params.round(3)
+    Array([ 1., -2.], dtype=float32)
+    """
+    (run,) = train_cohort(
+        loss,
+        [Member(params, data, key)],
+        optimizer=optimizer,
+        iterations=iterations,
+        check_every=check_every,
+        check=check,
+        stream=stream,
+    )
+    if run.failure is not None:
+        raise DivergedError(run)
+    return run
 
 
 def _is_over(
     run: TrainingRun,
     losses: np.ndarray,
-    held: Held,
-    moving: Moving,
+    frozen: Frozen,
+    state: TrainState,
     slot: int,
     iterations: int,
     check: CheckFunction | None,
@@ -167,7 +217,7 @@ def _is_over(
         )
         return True
     if check is not None:
-        found = check(run.tag, _params(held, moving, slot), run.steps, losses)
+        found = check(run.tag, _params(frozen, state, slot), run.steps, losses)
         if found.record is not None:
             run.records.append(found.record)
         if found.done:
@@ -175,19 +225,20 @@ def _is_over(
     return run.steps >= iterations
 
 
-def _params(held: Held, moving: Moving, slot: int) -> Any:
-    params, untrained = take((moving.params, held.untrained), jnp.asarray(slot))
+def _params(frozen: Frozen, state: TrainState, slot: int) -> Any:
+    params, untrained = get_slot((state.params, frozen.untrained), jnp.asarray(slot))
     return eqx.combine(params, untrained)
 
 
-def _split(member: Member, optimizer: optax.GradientTransformation) -> tuple[Held, Moving]:
+def _split(member: Member, optimizer: optax.GradientTransformation) -> tuple[Frozen, TrainState]:
     """A member as what training leaves as it is, and what it changes."""
     params, untrained = eqx.partition(on_device(member.params), eqx.is_inexact_array)
     if not jax.tree.leaves(params):
         raise bad_argument("params", "a member", "a tree with arrays of real numbers", "none")
     data, key = on_device(member.data), on_device(member.key)
-    state = on_device(optimizer.init(params))
-    return Held(untrained, data, key), Moving(params, state, jnp.zeros((), jnp.int32))
+    optimizer_state = on_device(optimizer.init(params))
+    start = TrainState(params, optimizer_state, jnp.zeros((), jnp.int32))
+    return Frozen(untrained, data, key), start
 
 
 def _check_alike(one: Sequence[Any], other: Sequence[Any]) -> None:
@@ -200,12 +251,3 @@ def _check_alike(one: Sequence[Any], other: Sequence[Any]) -> None:
             "The members of a cohort must have the same tree and the same shapes, so that one "
             "program serves them all. Pad their data (with weights of zero), or train them apart."
         )
-
-
-def _progress(
-    runs: list[TrainingRun], running: list[TrainingRun | None], iterations: int
-) -> Progress:
-    steps = [run.steps for run in running if run is not None]
-    failed = sum(run.failure is not None for run in runs)
-    activity = f"step {max(steps)} of {iterations}" if steps else "done"
-    return Progress(len(runs) - len(steps), failed, activity)

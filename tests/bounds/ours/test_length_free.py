@@ -20,10 +20,6 @@ from finetti.bounds.ours import (
     RowWeights,
     WeightError,
 )
-from finetti.bounds.sparse_variables import (
-    ProjectedLayerNorms,
-    TransformerClass,
-)
 from finetti.core.errors import InputError
 
 
@@ -133,18 +129,6 @@ def test_the_upper_sum_at_its_limits():
     assert dudley_upper_sum(lambda u: -2 * np.asarray(u), -math.inf, 5.0).log_value == -math.inf
     far = dudley_upper_sum(lambda u: -2 * np.asarray(u), 0.0, 400.0).log_value
     assert far == pytest.approx(dudley_closed(0.0, 0.0, 400.0), abs=0.04)
-
-
-def test_multipliers_are_those_of_theorem_a_17():
-    """One layer by hand: B_w, L_σ, r and q as in the paper."""
-    layer = ProjectedLayerNorms(output_norm=0.9, value_norm=0.5, score_norm=0.7)
-    sizes = {"width": 6, "head_dimension": 3, "readout_norm": 2.0, "activation_lipschitz": 1.2}
-    network = TransformerClass(layers=(layer,), **sizes)
-    radius, inside = 0.8, 0.5 * 0.8
-    found = np.exp(network.log_multipliers(Sample(1, 1, input_norm=radius)))
-    scores = 2 * 1.2 * 0.9 * 0.5 * radius**3
-    by_hand = [1.2 * 0.9 * inside, 2 * 1.2 * inside, scores, 2 * 1.2 * 0.9 * radius]
-    np.testing.assert_allclose(found, by_hand, rtol=1e-12)
 
 
 def test_fine_tuning_covers_what_moved():

@@ -90,15 +90,6 @@ def test_constants_of_normalization():
         assert factors == pytest.approx({"gain": 4.0, "shift": 1.0})
 
 
-def test_constants_of_a_head_with_a_bias():
-    piece = ProductHeadPiece(score=matrix(0.5), mixing=matrix(3.0), score_bias=row(0.7))
-    lipschitz, radius, factors = read(piece.propagate(math.log(2.0)))
-    assert lipschitz == pytest.approx(3 * (1 + 2 * (2 * 0.5 * 2 + 0.7)))
-    assert radius == pytest.approx(6)
-    by_hand = {"W_QK": 3 * 2 * 4, "bias of W_QK": 3 * 2 * 2, "W_VO": 2}
-    assert factors == pytest.approx(by_hand)
-
-
 def test_rotary_head_is_the_product_head_of_its_norms():
     rotary = RotaryHeadPiece(
         query=matrix(2.0, 4, 9), key=matrix(3.0, 4, 9), mixing=matrix(1.5),

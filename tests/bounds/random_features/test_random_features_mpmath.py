@@ -11,9 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from finetti.bounds.random_features import (
-    AttentionAdvantage,
     AttentionNorm,
-    BiasedAdvantage,
     BiasedNorm,
     BiasedRisk,
     Component,
@@ -122,21 +120,6 @@ def test_norms_are_tensors_over_coefficients():
         agrees(NetworkNorm(target).evaluate(sample).log_value, spread)
 
 
-@pytest.mark.parametrize("length", [16, 1000])
-def test_ratios_grow_with_the_context_as_stated(length):
-    for target, power in (
-        (Target.key_power(2), 1),
-        (Target.key_power(4), 3),
-        (Target.key_power(3), 3),
-        (Target.correlation_power(2, dimension=8), 3),
-        (Target.correlation_times_power(1, 1, 8), 3),
-        (Target.correlation_times_power(2, 1, 8), 5),
-    ):
-        bound = AttentionAdvantage(target)
-        one, ten = (bound.evaluate(Sample(10, n * 10**6)).log_value for n in (length, 10 * length))
-        assert (ten - one) / math.log(10) == pytest.approx(power, abs=1e-4)
-
-
 @pytest.mark.parametrize(("r", "s", "d"), [(0, 0, 3), (1, 0, 3), (2, 1, 3), (1, 3, 2), (2, 2, 2)])
 def test_symmetrized_tensors_by_enumeration(r, s, d):
     tensor = np.random.default_rng(r + 5 * s).normal(size=(d,) * (r + s))
@@ -229,13 +212,6 @@ def test_the_biased_norm(coefficients, terms):
         expected = mp.log(4 * biased(coefficients, terms))
         assert abs(found.log_value - expected) < (1e-12 if terms < 60 else 1e-9 * expected)
     assert "nan" not in found.notes[0]
-
-
-def test_upper_bounds_do_not_favor_the_bias_in_few_dimensions():
-    """They do not cross at d = 16, p = 1, though the simulation favors the bias."""
-    assert value(BiasedAdvantage(CorrelationTarget((0.0, 1.0)), dimension=16)) < 1
-    high = CorrelationTarget((0.0,) * 4 + (1.0,))
-    assert value(BiasedAdvantage(high, dimension=10**4)) > 1
 
 
 def test_truncation_and_largest_values():

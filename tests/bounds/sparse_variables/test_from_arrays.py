@@ -10,7 +10,7 @@ import pytest
 
 from finetti.attention import ProjectedTransformer, TokenReadout
 from finetti.bounds import Sample
-from finetti.bounds.parameter_count import ParameterCountCovering
+from finetti.bounds.ours.parameter_count import ParameterCountCovering
 from finetti.bounds.sparse_variables import (
     HeadClass,
     MultiHeadClass,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from finetti.bounds import BoundSettings, Sample
-from finetti.bounds.parameter_count import ParameterCountCovering, ParameterCountGap
+from finetti.bounds.ours.parameter_count import ParameterCountCovering, ParameterCountGap
 from finetti.bounds.sparse_variables import (
     HeadClass,
     HeadCovering,
@@ -38,16 +38,6 @@ def test_leading_part_of_the_split_is_the_closed_form(seed):
     gamma = head.composition(sample, "derived").log_gamma
     log_points = math.log(sample.log_samples + sample.log_context)
     assert split == pytest.approx(3 * gamma - 2 * math.log(0.1) + log_points, abs=1e-12)
-
-
-def test_a_packing_of_heads_is_no_larger_than_their_cover():
-    """Of one token each, heads are linear: functionals on N axes with k entries ±1/√k, which differ
-    by 1/√k or more somewhere, so that no ball of half that radius has two."""
-    for terms in (1, 10, 100):
-        packing = math.log(math.comb(50_000, terms)) + terms * math.log(2)
-        head = HeadClass(width=50_000, head_dimension=1, score_row_norm=0.0)
-        cover = HeadCovering(head, 0.5 / math.sqrt(terms)).evaluate(Sample(50_000, 1)).value
-        assert 0.003 * cover < packing < cover
 
 
 def test_equal_heads_multiply_by_their_cube(sample):

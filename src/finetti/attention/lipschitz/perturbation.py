@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
-from finetti.attention.networks.weights import as_weights
+from finetti.attention.networks.weight_arrays import as_weights
 from finetti.core.errors import bad_argument
 from finetti.core.forms import Form
 

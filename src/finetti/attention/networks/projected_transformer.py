@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from finetti.attention.modules.softmax import Softmax
 from finetti.attention.networks.activations import Activation, as_activation
-from finetti.attention.networks.weights import (
+from finetti.attention.networks.weight_arrays import (
     as_projections,
     as_sequence,
     draw_projections,

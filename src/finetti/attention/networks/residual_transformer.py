@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from finetti.attention.modules.smoother import KernelSmoother
 from finetti.attention.networks.multihead import MultiHead
 from finetti.attention.networks.softmax_constants import bandwidth
-from finetti.attention.networks.weights import as_sequence, as_weights, draw, promote
+from finetti.attention.networks.weight_arrays import as_sequence, as_weights, draw, promote
 from finetti.core.errors import bad_argument
 from finetti.kernels.rbf import RBF
 

@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from finetti.attention.networks.multihead import MultiHead
-from finetti.attention.networks.self_attention import Positions
+from finetti.attention.networks.token_maps import Positions
 from finetti.boolean.check import Check
 from finetti.boolean.embeddings.token_embedding import ONE_BIT, Embedding
 from finetti.boolean.language.rule import binary_array

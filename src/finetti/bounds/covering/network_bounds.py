@@ -116,14 +116,12 @@ class NetworkGap(NetworkBound):
         functions: the class, with one number per sequence as output.
         radii: whether its norms were "fixed" before training; trained ones are rounded up to a
             grid and pay for it ("stratified").
-        two_sided: bound |gap|; False: only how much the test error exceeds the training error.
     """
 
     quantity = "generalization gap"
     needs_bounded_loss = True
 
     radii: RadiiKind = fields.choice("fixed", "stratified")
-    two_sided: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -166,7 +164,7 @@ class NetworkGap(NetworkBound):
         parts = cover.terms(found.log_resolution)[1] if shared else ()
         rounding = self.rounding
         post_hoc = rounding.post_hoc
-        total, terms = gap_terms(found.log_value, sample, parts, self.two_sided, post_hoc)
+        total, terms = gap_terms(found.log_value, sample, parts, post_hoc=post_hoc)
         notes = [*self.functions.notes(), *([TOO_RICH] if found.trivial else [])]
         if rounding.radii:
             count = len(rounding.radii)

@@ -6,12 +6,12 @@ from .layer_coverings import FullTransformerCovering as FullTransformerCovering
 from .residual_class import FullHeadNorms as FullHeadNorms
 from .residual_class import FullLayerNorms as FullLayerNorms
 from .residual_class import FullTransformer as FullTransformer
+from .residual_class import matrix_norms as matrix_norms
 from .scaling_rates import SingleAttention as SingleAttention
 from .scaling_rates import SingleRate as SingleRate
 from .scaling_rates import SingleRisk as SingleRisk
 from .scaling_rates import TransformerRate as TransformerRate
 from .scaling_rates import log_product_limit as log_product_limit
-from .token_norms import matrix_norms as matrix_norms
 from .transfer_bounds import SurrogateApproximation as SurrogateApproximation
 from .transfer_bounds import TransferApproximation as TransferApproximation
 from .transfer_bounds import transfer_condition_number as transfer_condition_number

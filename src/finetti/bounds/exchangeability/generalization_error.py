@@ -7,10 +7,10 @@ from functools import partial
 from finetti.bounds.bound import ASSUMED_OF_A_SAMPLE
 from finetti.bounds.covering.ball_cover import log_count_cover
 from finetti.bounds.covering.dudley import LOG_3, LOG_12, dudley_quadrature, log_confidence
-from finetti.bounds.description import checked
 from finetti.bounds.exchangeability.layer_coverings import FullTransformerBound
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of, split_in_proportion, summed
+from finetti.core.checked_fields import checked
 from finetti.core.logspace import log1pexp
 from finetti.core.numbers import as_norm
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from finetti.attention.lipschitz.exchangeability import (
+from finetti.attention.lipschitz.exchangeable_constants import (
     heads_token_constant,
     heads_weight_bound,
     residual_radii,

@@ -8,9 +8,22 @@ import numpy as np
 from finetti.attention.networks.softmax_constants import bandwidth
 from finetti.bounds import description as fields
 from finetti.bounds.description import BoundSettings
-from finetti.bounds.exchangeability.token_norms import matrix_norms
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import as_norm
+from finetti.core.norms import frobenius, spectral
+from finetti.core.numbers import as_norm, smallest_of
+
+
+def matrix_norms(weights: Any) -> tuple[float, float]:
+    """ω and R of a matrix that acts on tokens, x ↦ xW: its spectral and its Frobenius norm.
+
+    ‖xW‖ ≤ ω‖x‖, and ω ≤ R.
+
+    >>> matrix_norms([[3.0, 0.0], [0.0, 4.0]])
+    (4.0, 5.0)
+    """
+    matrix = np.asarray(weights, dtype=np.float64)
+    size = float(frobenius(matrix))
+    return smallest_of(float(spectral(matrix)), size), size
 
 
 class FullHeadNorms(fields.Description):

@@ -13,9 +13,10 @@ from itertools import chain
 from typing import Any, Literal
 
 from finetti.bounds import description as fields
-from finetti.bounds.description import all_are, checked, one_of
+from finetti.bounds.description import all_are
 from finetti.bounds.ours.cover_allocation import WeightError
 from finetti.bounds.ours.weight_classes import GainWeights, MatrixWeights, RowWeights, WeightClass
+from finetti.core.checked_fields import checked, one_of
 from finetti.core.errors import bad_argument
 from finetti.core.logspace import log_add
 from finetti.core.numbers import as_positive, as_whole

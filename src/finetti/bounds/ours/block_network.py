@@ -5,7 +5,7 @@ from typing import Any, Self
 
 from finetti.bounds import description as fields
 from finetti.bounds.covering.network_bounds import NetworkClass
-from finetti.bounds.description import BoundSettings, all_are, checked, one_of
+from finetti.bounds.description import BoundSettings, all_are
 from finetti.bounds.ours.block_components import (
     SLOPES,
     ComponentBound,
@@ -22,6 +22,7 @@ from finetti.bounds.ours.head_components import AttentionPiece, ProductHeadPiece
 from finetti.bounds.ours.weight_classes import GainWeights, MatrixWeights
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import log_of
+from finetti.core.checked_fields import checked, one_of
 from finetti.core.errors import bad_argument
 from finetti.core.forms import Form
 from finetti.core.numbers import as_positive

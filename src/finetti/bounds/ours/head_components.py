@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from finetti.attention.networks.softmax_constants import softmax_constant
 from finetti.bounds import description as fields
-from finetti.bounds.description import all_are, checked
+from finetti.bounds.description import all_are
 from finetti.bounds.ours.block_components import (
     ComponentBound,
     Part,
@@ -18,6 +18,7 @@ from finetti.bounds.ours.block_components import (
 )
 from finetti.bounds.ours.weight_classes import MatrixWeights, RowWeights, WeightClass
 from finetti.bounds.value import log_of
+from finetti.core.checked_fields import checked
 from finetti.core.numbers import as_norm, as_positive, as_whole, smallest_of
 
 

@@ -17,6 +17,7 @@ from finetti.bounds.bound import Bound
 from finetti.bounds.covering.ball_cover import count_cover
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of
+from finetti.core.checked_fields import real
 from finetti.core.logspace import log1pexp, log_binomial
 
 LOG_2, LOG_4 = math.log(2), math.log(4)
@@ -205,7 +206,7 @@ class SchattenCovering(MatrixCovering):
 
     weight_norm: float = fields.norm(1.0)
     schatten_norm: float = fields.norm(1.0, like="weight_norm")
-    power: float = fields.setting(1.0, fields.real("2, 1, 0.5 or 0.25", lambda p: p in POWERS))
+    power: float = fields.setting(1.0, real("2, 1, 0.5 or 0.25", lambda p: p in POWERS))
     resolution: float = fields.resolution()
 
     def _evaluate(self, sample: Sample) -> BoundValue:

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetti.bounds import description as fields
-from finetti.bounds.description import checked
 from finetti.bounds.ours.spectral_covers import (
     LOG_2,
     POWERS,
@@ -19,6 +18,7 @@ from finetti.bounds.ours.spectral_covers import (
     schatten_cover,
 )
 from finetti.bounds.value import log_of
+from finetti.core.checked_fields import checked
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_norm, as_whole, smallest_of
 

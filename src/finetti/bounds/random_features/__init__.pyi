@@ -1,7 +1,6 @@
 from .arc_cosine_series import log_kernel_coefficient as log_kernel_coefficient
 from .arc_cosine_series import log_network_coefficient as log_network_coefficient
 from .arc_cosine_series import log_stated_constant as log_stated_constant
-from .correlation_targets import BiasedAdvantage as BiasedAdvantage
 from .correlation_targets import BiasedNorm as BiasedNorm
 from .correlation_targets import CorrelationTarget as CorrelationTarget
 from .correlation_targets import truncation_error as truncation_error
@@ -10,6 +9,5 @@ from .polynomial_targets import Target as Target
 from .random_feature_risk import BiasedRisk as BiasedRisk
 from .random_feature_risk import RandomFeatureClass as RandomFeatureClass
 from .random_feature_risk import RandomFeatureRisk as RandomFeatureRisk
-from .target_norms import AttentionAdvantage as AttentionAdvantage
 from .target_norms import AttentionNorm as AttentionNorm
 from .target_norms import NetworkNorm as NetworkNorm

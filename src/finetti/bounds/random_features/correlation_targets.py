@@ -10,13 +10,8 @@ from numpy.polynomial import hermite_e
 
 from finetti.bounds import description as fields
 from finetti.bounds.bound import Bound
-from finetti.bounds.random_features.polynomial_targets import Target, check_coefficients
-from finetti.bounds.random_features.target_norms import (
-    ASSUMED_OF_RANDOM_HEADS,
-    BIASED_HEADS,
-    NONZERO_TARGET,
-    attention_terms,
-)
+from finetti.bounds.random_features.polynomial_targets import check_coefficients
+from finetti.bounds.random_features.target_norms import ASSUMED_OF_RANDOM_HEADS, BIASED_HEADS
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of, summed
 from finetti.core.errors import bad_argument
@@ -136,37 +131,3 @@ class BiasedNorm(BiasedBound):
         note = f"It is within {self.target.error(self.terms):.4g} of the target, uniformly."
         _, parts = log_hermite_norm(self.target.coefficients, self.terms)
         return self.value(sample, self.target.log_norm(self.terms), parts, notes=(note,))
-
-
-class BiasedAdvantage(BiasedBound):
-    """B_RFA/B_BRFA: how many times more samples the unbiased heads' bound asks for
-
-    A ratio of two upper bounds, which cross only at large d or degree: below 1 it does not mean
-    that the bias hurts.
-
-    >>> ratio = BiasedAdvantage(CorrelationTarget((0.0, 1.0)), dimension=16)
-    >>> ratio.evaluate(Sample(n_samples=100, context_length=16)).value < 0.01
-    True
-    """
-
-    name = "R-ratio-brfa"
-    title = "samples of unbiased over samples of biased heads"
-    statement = "B_RFA/B_BRFA for a function of correlations, growing like d^p"
-    citation = "biased random-feature attention (derived), fu2023"
-    quantity = "ratio of sample sizes"
-    derived_kind = "scaling"
-
-    dimension: int = fields.size("width", 64)
-
-    def _evaluate(self, sample: Sample) -> BoundValue:
-        if self.target.mean_norm != 1.0:
-            raise self.refuse("heads with the mean S = I", "R-norm-brfa, for any S.")
-        unbiased = Target.correlation_series(
-            self.target.coefficients, self.dimension, self.target.target_norm
-        )
-        attention, _ = attention_terms(unbiased)
-        biased = self.target.log_norm(self.terms)
-        if attention == -math.inf:
-            raise self.refuse(NONZERO_TARGET, "R-norm-rfa and R-norm-brfa, which are 0.")
-        terms = (Term("B_RFA", log_value=attention), Term("1/B_BRFA", log_value=-biased))
-        return self.value(sample, attention - biased, terms)

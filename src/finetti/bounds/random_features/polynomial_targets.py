@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from finetti.bounds import description as fields
-from finetti.bounds.description import BoundSettings, Checked, checked, real
+from finetti.bounds.description import BoundSettings
 from finetti.bounds.random_features.arc_cosine_series import as_degree
 from finetti.bounds.value import log_of
 from finetti.core.arrays import check_finite
+from finetti.core.checked_fields import Checked, checked, real
 from finetti.core.errors import bad_argument
 from finetti.core.logspace import log_binomial
 from finetti.core.numbers import as_norm, as_real, as_whole
@@ -157,7 +158,8 @@ class Target(fields.Description):
     def key_power(cls, degree: int, norm: float = 1.0) -> "Target":
         """(1/N) Σ_i ⟨b, x_i⟩^p with ‖b‖ = ``norm``; its norm is free of N and d."""
         p = as_degree(degree, "degree", "Target.key_power")
-        return cls((_component(0, p, _log_power(norm, p, "Target.key_power"), p),))
+        log_power = _log_power(norm, p, "Target.key_power")
+        return cls((_identity_component(0, p, 1, log_power, p),))
 
     @classmethod
     def correlation_power(cls, degree: int, dimension: int) -> "Target":
@@ -208,10 +210,6 @@ def _log_power(norm: float, degree: int, owner: str) -> float:
     """log ‖b‖^{2p}; the empty product is 1, also of b = 0."""
     log_norm = log_of(as_norm(norm, "norm", owner))
     return 2 * degree * log_norm if degree else 0.0
-
-
-def _component(r: int, s: int, log_square: float, vector_degree: int = 0) -> Component:
-    return Component(r, s, log_square, log_square, vector_degree)
 
 
 def _identity_component(

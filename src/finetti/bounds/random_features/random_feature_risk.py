@@ -11,6 +11,7 @@ import scipy
 from finetti.bounds import description as fields
 from finetti.bounds.bound import Bound
 from finetti.bounds.description import BoundSettings
+from finetti.bounds.evaluation.solve import whole_exp
 from finetti.bounds.random_features.correlation_targets import MAX_SERIES_TERMS, CorrelationTarget
 from finetti.bounds.random_features.polynomial_targets import Target
 from finetti.bounds.random_features.target_norms import (
@@ -19,7 +20,6 @@ from finetti.bounds.random_features.target_norms import (
     attention_terms,
 )
 from finetti.bounds.sample import Sample
-from finetti.bounds.solve import whole_exp
 from finetti.bounds.value import BoundValue, Term, format_exp, log_of, summed
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.forms import Form

@@ -29,7 +29,6 @@ ASSUMED_OF_RANDOM_HEADS = (
     NO_LAYER_NORM,
 )
 BIASED_HEADS = "the heads have the mean W_0 = [[S, 0], [0, 0]]"
-NONZERO_TARGET = "a target that is not zero: no samples over no samples is no ratio"
 STATED_NORM = "The norm is stated from knowledge of fu2023, not quoted."
 
 
@@ -131,29 +130,3 @@ class NetworkNorm(TargetBound):
 
     def _evaluate(self, sample: Sample) -> BoundValue:
         return self.value(sample, *network_terms(self.target, sample.context_length))
-
-
-class AttentionAdvantage(TargetBound):
-    """B_MLP/B_RFA: how many times more samples the network's bound asks for
-
-    About N^{p−1} for averages of even degree p, N^p for odd p ≥ 3. A ratio of two upper bounds.
-
-    >>> sample = Sample(n_samples=100, context_length=16)
-    >>> round(AttentionAdvantage(Target.key_power(2)).evaluate(sample).value, 1)    # 254.1/12.87
-    19.7
-    """
-
-    name = "R-ratio-mlp"
-    title = "samples of the network over samples of attention"
-    statement = "B_MLP/B_RFA, about T^(p−1) for averages of even degree p"
-    citation = "comparison with RFMLP (derived), fu2023"
-    quantity = "ratio of sample sizes"
-    derived_kind = "scaling"
-
-    def _evaluate(self, sample: Sample) -> BoundValue:
-        network, _ = network_terms(self.target, sample.context_length)
-        attention, _ = attention_terms(self.target)
-        if attention == -math.inf:
-            raise self.refuse(NONZERO_TARGET, "R-norm-rfa and R-norm-mlp, which are 0.")
-        terms = (Term("B_MLP", log_value=network), Term("1/B_RFA", log_value=-attention))
-        return self.value(sample, network - attention, terms)

@@ -101,14 +101,12 @@ class AttentionClass(SoftmaxClass, kw_only=True):
     Args:
         query_norm: B_τ, the length of the query; None for self-attention, where it is a token.
         class_token: whether a token [CLS] is added, so that there are T + 1 tokens.
-        readout_norm: B_w of a readout wᵀy; None: the output is the vector y.
-        readout_trained: whether w is trained.
+        readout_norm: B_w of a trained readout wᵀy; None: the output is the vector y.
     """
 
     query_norm: float | None = fields.norm(None)
     class_token: bool = fields.flag(False)
     readout_norm: float | None = fields.setting(None, as_norm, _read_readout, norm=True)
-    readout_trained: bool = fields.flag(True)
 
     # What stands before B_QK^∞B_V in print: 1 in Corollary 4.4, 2 in A.12 (erratum 1).
     printed_constant: ClassVar[float] = 1.0
@@ -164,7 +162,7 @@ class AttentionClass(SoftmaxClass, kw_only=True):
             mark = f" of head {index}" if len(self.each) > 1 else ""
             matrices.append(Matrix(f"W_V{mark}", None, value, self.columns, points))
             matrices.append(Matrix(f"W_QK{mark}", None, score, self.width, points))
-        if self.readout_norm is not None and self.readout_trained:
+        if self.readout_norm is not None:
             cost = self.log_range(sample)
             matrices.append(Matrix("w", None, cost, 1, sample.log_samples))
         return Composition(tuple(matrices))

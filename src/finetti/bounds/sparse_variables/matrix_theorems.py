@@ -91,7 +91,6 @@ class CoveringConstantGap(Bound):
 
     A class with log N_∞(ε) ≤ C_F/ε² and outputs of size at most A (A.2–A.5, edelman2022).
     Printed: 4L√(C_F/m)(1 + log x) + 2b√(log(1/δ)/2m), negative for small x (erratum 12).
-    ``two_sided`` bounds |gap|; False: log(2/δ) in place of log(3/δ).
 
     >>> value = CoveringConstantGap(covering_constant=1.0).evaluate(Sample(10**6, 1))
     >>> round(value.value, 9)     # 0.024(1 + log(1000/3)) + 0.003√(log 60 / 2)
@@ -109,11 +108,9 @@ class CoveringConstantGap(Bound):
 
     covering_constant: float = fields.norm(1.0)
     output_range: float = fields.norm(1.0)
-    two_sided: bool = True
 
     def _evaluate(self, sample: Sample) -> BoundValue:
         logs = (log_of(self.covering_constant), log_of(self.output_range), sample.log_samples)
         if self.form == "printed":
             return printed_gap(self, sample, *logs)
-        terms = gap_terms(dudley_closed(*logs), sample, two_sided=self.two_sided)
-        return self.value(sample, *terms)
+        return self.value(sample, *gap_terms(dudley_closed(*logs), sample))

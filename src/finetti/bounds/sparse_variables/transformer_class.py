@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from finetti.attention.lipschitz.sparse_variables import (
+from finetti.attention.lipschitz.sparse_constants import (
     amplifications,
     layer_constant,
     layer_radii,
+    softmax_constant,
 )
-from finetti.attention.networks.softmax_constants import softmax_constant
 from finetti.bounds import description as fields
 from finetti.bounds.bound import NetworkShape, NormalizationKind
 from finetti.bounds.covering.composition import Composition, Matrix

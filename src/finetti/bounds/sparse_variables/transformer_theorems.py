@@ -2,7 +2,7 @@
 
 import math
 
-from finetti.attention.lipschitz.sparse_variables import layer_constant
+from finetti.attention.lipschitz.sparse_constants import layer_constant
 from finetti.bounds import description as fields
 from finetti.bounds.bound import (
     ASSUMED_OF_A_SAMPLE,
@@ -26,7 +26,7 @@ from finetti.bounds.sparse_variables.head_class import HeadClass, MultiHeadClass
 from finetti.bounds.sparse_variables.transformer_class import TransformerClass
 from finetti.bounds.value import BoundValue, Term, log_of
 from finetti.core.log_number import LogNumber
-from finetti.core.numbers import as_norm, largest_of
+from finetti.core.numbers import largest_of
 
 ASSUMED_OF_A_LAYER = (ONE_LAYER, NO_RESIDUALS, NO_LAYER_NORM, FIXED_POSITIONS)
 ASSUMED_OF_A_HEAD = (ONE_HEAD, *ASSUMED_OF_A_LAYER)
@@ -162,7 +162,7 @@ class UniformTransformer(Bound):
     a matrix with at most d columns of length C_∞ has at most that spectral norm.
     Norms of 1 give 3 per layer; that networks grow less then needs another proof
     (S-thm-4.6-depth), which is not in this bound. Printed: any B_X, and an exponent that the
-    paper leaves open, here ``depth_exponent``·L.
+    paper leaves open, here 6L, which P² ≤ 9(C₂L_σ)⁶ suggests.
 
     Args:
         n_layers: L.
@@ -172,7 +172,6 @@ class UniformTransformer(Bound):
         activation_lipschitz: L_σ.
         readout_norm: B_w.
         resolution: ε.
-        depth_exponent: of the printed form; P² ≤ 9(C₂L_σ)⁶ suggests 6.
 
     >>> bound = UniformTransformer(n_layers=2, width=8, form="printed")
     >>> round(bound.evaluate(Sample(100, 100)).value, 6) == round(8**2 / 0.1**2 * math.log(1e4), 6)
@@ -194,7 +193,6 @@ class UniformTransformer(Bound):
     activation_lipschitz: float = fields.norm(1.0)
     readout_norm: float = fields.norm(1.0)
     resolution: float = fields.resolution()
-    depth_exponent: float = fields.number(6.0, as_norm)
 
     def _evaluate(self, sample: Sample) -> BoundValue:
         common = [
@@ -204,8 +202,8 @@ class UniformTransformer(Bound):
             Term("column norm", log_value=log_of(self.column_norm)),
         ]
         if self.form == "printed":
-            depth = self.depth_exponent * self.n_layers
-            grown = depth * (log_of(self.spectral_norm) + log_of(self.activation_lipschitz))
+            steepness = log_of(self.spectral_norm) + log_of(self.activation_lipschitz)
+            grown = 6 * self.n_layers * steepness
             squares = 2 * (sum(term.log_value for term in common) - math.log(self.resolution))
             total = grown + squares + log_log_points(sample)
             return self.value(sample, total, (Term("depth", log_value=grown / 2), *common))

@@ -16,16 +16,14 @@ def _draw_heads(rng: np.random.Generator) -> tuple:
 
 
 def _sums(query: Any, key: Any, value: Any, output: Any, tokens: Any) -> dict[str, Any]:
-    """The sum of heads, their concatenation and a loop."""
+    """The sum of heads and their concatenation, each head by itself."""
     found = {}
     for name, module in attentions(ridge=0.3).items():
         # Concatenation with W_o is the sum whose values are W_v^h W_o^h.
         summed = attention.MultiHead(query, key, value @ output, attention=module)(tokens, tokens)
-        beside = attention.MultiHead(query, key, value, output, module).concatenated()
         parts = [module(tokens @ query[h], tokens @ key[h], tokens @ value[h]) for h in range(3)]
-        loop = np.concatenate(parts, axis=1) @ np.concatenate(output)
-        found[f"{name}: sum − concatenation"] = summed, beside(tokens, tokens)
-        found[f"{name}: sum − loop"] = summed, loop
+        beside = np.concatenate(parts, axis=1) @ np.concatenate(output)
+        found[f"{name}: sum − concatenation"] = summed, beside
     return found
 
 

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import scipy
 
-from finetti import core, latent, risk
+from finetti import latent, risk
 from finetti.claims.claim import Context, Control, claim
 from finetti.claims.evidence import Evidence, at_most, trend, within
+from finetti.claims.measures import slope_of_means
 
 LENGTHS, SAMPLES = (4, 16, 64, 256, 1024), (32, 64, 128, 256, 512)
 ATTENTIONS, WIDTH = 4, 4
@@ -104,12 +105,6 @@ def _as_read(read: Any) -> Any:
     return read
 
 
-def _slope(sizes: Sequence[int], gaps: np.ndarray) -> float:
-    """The power of ``sizes`` in the mean of the gaps, (sizes, replicates)."""
-    errors = gaps.std(axis=1, ddof=1) / np.sqrt(gaps.shape[1])
-    return core.power_law_slope(sizes, gaps.mean(axis=1), errors).value
-
-
 @cache
 def _at_length(context: Context, labels: str, length: int, width: int) -> np.ndarray:
     """Gaps with 64 samples; wrong versions look at the same ones."""
@@ -162,12 +157,14 @@ def e_thm_5_3_length(
     for labels in ("answers", "coins"):
         gaps = np.concatenate([_at_length(context, labels, each, width(each)) for each in lengths])
         name = f"slope of the gap in L, labels are {labels}"
-        measured.append(at_most(name, _slope(lengths, gaps), STEEPEST))
+        measured.append(at_most(name, slope_of_means(lengths, list(gaps)), STEEPEST))
         means = zip(lengths, gaps.mean(axis=1).tolist(), strict=True)
         records += [{"length": length, "gap": mean, "labels": labels} for length, mean in means]
 
-    free = _slope(SAMPLES, _of_coins(context, math.inf, 24))
-    small = _slope(SAMPLES, _of_coins(context, ball, 96))
+    free, small = (
+        slope_of_means(SAMPLES, list(_of_coins(context, *each)))
+        for each in ((math.inf, 24), (ball, 96))
+    )
     axes = {"length": "context length L", "gap": "mean generalization gap, n = 64"}
     title = "The gap does not grow with the context"
     return Evidence(

@@ -10,9 +10,9 @@ from finetti import attention, core
 from finetti.attention import lipschitz
 from finetti.claims.claim import CheckMethod, Claim, Context, Erratum, claim
 from finetti.claims.evidence import Evidence
-from finetti.claims.measures import Ratio
-from finetti.claims.perturbations import (
+from finetti.claims.measures import (
     DRAWS,
+    Ratio,
     is_tight,
     log_uniform_scales,
     perturbed_copies,

@@ -10,6 +10,7 @@ from finetti.bounds import Sample
 from finetti.bounds import exchangeability as bounds
 from finetti.claims.claim import Context, Control, Erratum, claim
 from finetti.claims.evidence import Evidence, at_most, trend, within
+from finetti.claims.measures import slope_of_means
 
 _RIDGES = (0.1, 0.01, 0.001)
 DELTA = 0.05
@@ -98,18 +99,17 @@ def e_prop_4_1(context: Context, form: str = "derived", to_mean: bool = False) -
     slopes, records, exceeded, sizes = [], [], 0, {}
     for ridge in _RIDGES:
         dimension = support.effective_dimension(ridge)
-        means, errors = [], []
+        samples = []
         for length in lengths:
             rng = context.draws(str(ridge), length)
             sample = deviations(rng, support, queries, ridge, length, repeats, to_mean=to_mean)
-            means.append(sample.mean())
-            errors.append(sample.std(ddof=1) / np.sqrt(repeats))
+            samples.append(sample)
             bound, _ = error_terms(ridge, length, effective_dimension=dimension)
             exceeded += int(np.sum(~(sample <= bound)))  # NaN too
             records.append({"length": length, "error": sample.mean(), "ridge": f"λ = {ridge:g}"})
-        slope = core.power_law_slope(lengths, means, errors)
-        slopes.append(within(f"slope in L at λ = {ridge:g}", slope.value, -0.56, -0.44))
-        sizes[ridge] = means[lengths.index(10_000)], dimension**0.5 / ridge
+        slope = slope_of_means(lengths, samples)
+        slopes.append(within(f"slope in L at λ = {ridge:g}", slope, -0.56, -0.44))
+        sizes[ridge] = samples[lengths.index(10_000)].mean(), dimension**0.5 / ridge
     if form == "printed":
         growth, allowed = np.divide(sizes[0.001], sizes[0.1])
         name = "error at λ = 0.001 over error at λ = 0.1, L = 10 000"

@@ -5,11 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from finetti import attention, core, kernels, latent
+from finetti import attention, kernels, latent
 from finetti.claims.claim import DERIVED, Claim, Context, Control, Erratum, claim
 from finetti.claims.evidence import Evidence, at_most, trend, within
-from finetti.claims.measures import Agreement
-from finetti.claims.perturbations import normalized, unit_vectors
+from finetti.claims.measures import Agreement, normalized, slope_of_means, unit_vectors
 
 DIMENSION = 5  # of the keys
 
@@ -188,19 +187,18 @@ def e_prop_4_2_limit(
         difference = at_most("difference of the two shrinkages", abs(linear - second), 0.1)
         return Evidence(difference, derived=shrinkages)
     lengths, repeats = [100, 400, 1600, 6400, 25600], context.pick(quick=40, paper=200)
-    means, errors, records = [], [], []
+    samples, records = [], []
     for length in lengths:
         outputs = _readings(context, length, length, repeats)
         sample = np.linalg.norm(outputs - limit, axis=2).mean(axis=1)
-        means.append(sample.mean())
-        errors.append(sample.std(ddof=1) / np.sqrt(repeats))
+        samples.append(sample)
         records.append({"length": length, "distance": float(sample.mean())})
-    slope = core.power_law_slope(lengths, means, errors)
+    slope = slope_of_means(lengths, samples)
     axes = {"length": "context length L", "distance": "mean distance over queries"}
     title = "Softmax attention approaches the Nadaraya–Watson limit"
     spreads = [np.std(each, ddof=1) / np.sqrt(len(each)) for each in found]
     return Evidence(
-        within("slope in L of the distance to the limit", slope.value, -0.55, -0.45),
+        within("slope in L of the distance to the limit", slope, -0.55, -0.45),
         *shrinkages,
         note=f"h₁ = {factors[0]:.5f}, h₂ = {factors[1]:.5f}; the standard errors of the ratios are "
         f"{spreads[0]:.5f} and {spreads[1]:.5f}.",

@@ -8,7 +8,7 @@ import numpy as np
 from finetti import attention, risk
 from finetti.claims.claim import CheckMethod, Context, Control, Erratum, claim
 from finetti.claims.evidence import Evidence, at_most, close, within
-from finetti.claims.perturbations import ratios_at_most_one
+from finetti.claims.measures import ratios_at_most_one
 from finetti.core.numbers import largest_of
 
 SEQUENCES, LENGTH = 12, 4

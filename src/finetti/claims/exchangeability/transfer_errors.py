@@ -16,7 +16,7 @@ from finetti.bounds import Sample
 from finetti.bounds import exchangeability as bounds
 from finetti.claims.claim import CheckMethod, Context, Control, Erratum, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, close, within
-from finetti.claims.perturbations import ratios_at_most_one
+from finetti.claims.measures import ratios_at_most_one
 from finetti.core.numbers import largest_of
 from finetti.latent import Encoded, FiniteAtoms, GaussianEmission
 from finetti.risk import ContextTable, TransferReport

@@ -13,6 +13,7 @@ from finetti.bounds import ours
 from finetti.bounds.ours.block_components import SLOPES
 from finetti.claims.claim import CheckMethod, Context, claim
 from finetti.claims.evidence import Evidence, within
+from finetti.claims.measures import RATIO_RTOL, ratios_at_most_one
 from finetti.claims.ours.block_cases import (
     CASES,
     FEED,
@@ -29,7 +30,6 @@ from finetti.claims.ours.block_cases import (
     heads_case,
     residual_case,
 )
-from finetti.claims.perturbations import RATIO_RTOL, ratios_at_most_one
 from finetti.claims.sparse_variables.tight_layers import AXES, balanced, two_tokens
 
 STEP = 1e-4

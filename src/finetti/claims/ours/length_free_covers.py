@@ -10,7 +10,7 @@ from finetti.bounds import sparse_variables as theirs
 from finetti.bounds.ours.block_theorems import projected_composition
 from finetti.claims.claim import CheckMethod, Context, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, trend, within
-from finetti.claims.perturbations import RATIO_RTOL
+from finetti.claims.measures import RATIO_RTOL
 from finetti.core.numbers import smallest_of
 
 _WIDTH, _RESOLUTION, _SAMPLES = 8192, 0.5, 100

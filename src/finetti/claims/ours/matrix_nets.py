@@ -10,7 +10,7 @@ import numpy as np
 from finetti.bounds.ours import spectral_covers
 from finetti.claims.claim import CheckMethod, Context, claim
 from finetti.claims.evidence import Evidence, Measurement, at_most, close, within
-from finetti.claims.perturbations import RATIO_RTOL
+from finetti.claims.measures import RATIO_RTOL
 from finetti.core.numbers import largest_of, smallest_of
 
 _LABEL = "covers without T"

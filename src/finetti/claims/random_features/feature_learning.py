@@ -11,8 +11,7 @@ from finetti.bounds import Sample
 from finetti.bounds import random_features as bounds
 from finetti.claims.claim import Claim, Context, Control, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, trend, within
-from finetti.claims.measures import PowerLaw
-from finetti.claims.perturbations import unit_vectors
+from finetti.claims.measures import PowerLaw, unit_vectors
 from finetti.claims.random_features.random_inputs import (
     DIMENSION,
     LENGTH,

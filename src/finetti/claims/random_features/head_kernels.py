@@ -9,8 +9,7 @@ import numpy as np
 from finetti import attention, core
 from finetti.claims.claim import Claim, Context, Control, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, close
-from finetti.claims.measures import MonteCarlo, PowerLaw
-from finetti.claims.perturbations import unit_vectors
+from finetti.claims.measures import MonteCarlo, PowerLaw, unit_vectors
 from finetti.claims.random_features.random_inputs import (
     DIMENSION,
     LENGTH,

@@ -167,7 +167,8 @@ def r_norm_mlp(context: Context, factor: float = 1.0) -> Evidence:
     ]
     powers = []
     for degree, power in _POWERS.items():
-        bound = bounds.AttentionAdvantage(bounds.Target.key_power(degree))
+        # The norm for attention is free of N.
+        bound = bounds.NetworkNorm(bounds.Target.key_power(degree))
         logs = [bound.evaluate(Sample(1, length)).log_value for length in (10**5, 10**6)]
         slope = (logs[1] - logs[0]) / math.log(10)
         name = f"power of N at degree {degree}"

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from finetti import attention
-from finetti.claims.perturbations import unit_vectors
+from finetti.claims.measures import unit_vectors
 
 DIMENSION, LENGTH = 4, 5
 

@@ -18,7 +18,7 @@ from finetti.boolean.printed import (
 from finetti.boolean.verify.adversary import feature_ranges
 from finetti.claims.claim import DERIVED, CheckMethod, Context, Control, Erratum, claim
 from finetti.claims.evidence import Evidence, Measurement, at_least, at_most, close
-from finetti.claims.perturbations import RATIO_RTOL
+from finetti.claims.measures import RATIO_RTOL
 from finetti.core.numbers import largest_of
 from finetti.display.card import Table
 

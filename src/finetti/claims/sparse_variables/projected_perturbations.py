@@ -13,10 +13,10 @@ from finetti import attention
 from finetti.attention import lipschitz
 from finetti.claims.claim import CheckMethod, Claim, Context, Control, Erratum, claim
 from finetti.claims.evidence import Evidence, Verdict, at_least, at_most, close, within
-from finetti.claims.measures import Ratio
-from finetti.claims.perturbations import (
+from finetti.claims.measures import (
     DRAWS,
     RATIO_RTOL,
+    Ratio,
     is_tight,
     log_uniform_scales,
     normalized,
@@ -168,14 +168,14 @@ def _draw_heads(rng: np.random.Generator) -> tuple:
 
 
 def _two_heads(weights: Any, moved: Any, tokens: Any, query: Any) -> tuple:
-    heads = (attention.Head.transformer(*each, activation="gelu") for each in (weights, moved))
+    heads = (attention.MultiHead.single(*each, activation="gelu") for each in (weights, moved))
     return *heads, tokens, query
 
 
 def _moved_heads(score: float, value: float, count: int) -> tuple:
     """Heads over the first ``count`` of two opposite tokens, whose M = 0 or W_V = 1 changes."""
     pair = (
-        attention.Head.transformer(first_axis(each[0]), AXES, each[1] * AXES, AXES)
+        attention.MultiHead.single(first_axis(each[0]), AXES, each[1] * AXES, AXES)
         for each in ((0.0, 1.0), (score, value))
     )
     tokens = two_tokens(3.0)

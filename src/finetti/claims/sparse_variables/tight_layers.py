@@ -6,7 +6,7 @@ import numpy as np
 
 from finetti import attention
 from finetti.attention import lipschitz
-from finetti.claims.perturbations import log_uniform_scales
+from finetti.claims.measures import log_uniform_scales
 
 AXES = np.eye(3)
 N_TOKENS, LAYER_DIMENSION, LAYER_WIDTH = 5, 4, 3
@@ -37,7 +37,7 @@ def score_derivative(size: float, step: float = 1e-4) -> float:
     Its scores are ±size·t and its values ±size: size²·t to first order.
     """
     still, moved = (
-        attention.Head.transformer(first_axis(each), AXES, AXES, AXES) for each in (0.0, step)
+        attention.MultiHead.single(first_axis(each), AXES, AXES, AXES) for each in (0.0, step)
     )
     moved_by = lipschitz.head_perturbation(still, moved, two_tokens(size), AXES[0])
     return float(moved_by.measured) / step

@@ -117,7 +117,7 @@ def bound(
 ) -> None:
     """Evaluate the papers' bounds: capacity, generalization gap, and samples needed."""
     from finetti.bounds import evaluate_bound, load_bounds
-    from finetti.bounds.bound_report import describe_bound, explain_bound
+    from finetti.bounds.evaluation.bound_report import describe_bound, explain_bound
     from finetti.display.terminal import renderable
 
     registry = load_bounds()
@@ -127,6 +127,7 @@ def bound(
             "in `finetti bound transformer gap`, or --list to see them all."
         )
     words = [name for name in names or () if name not in registry]
+    _refuse_claims(words)
     if show_list or len(words) == len(names or ()):
         _write_list(registry.select(" ".join(words)) if words else registry, as_json)
         return
@@ -185,6 +186,23 @@ def bound(
         _draw(report, plot)
 
 
+def _refuse_claims(words: list[str]) -> None:
+    """Say what an id of the ledger is that gives no number: an identity or a construction."""
+    if not words:
+        return
+    from finetti.claims import load_ledger
+
+    ledger = load_ledger()
+    for word in words:
+        if word in ledger:
+            claim = ledger[word]
+            raise FinettiError(
+                f"{claim.id} ({claim.title}) is a claim that gives no number for sizes and norms. "
+                f"`finetti claims {claim.id}` explains it, `finetti reproduce --only {claim.id}` "
+                "checks it."
+            )
+
+
 def _refuse_both(first: str, one: Any, second: str, other: Any) -> None:
     if one is not None and other is not None:
         raise FinettiError(f"{first} and {second} cannot be combined. Leave one out.")
@@ -203,8 +221,8 @@ def _write_list(registry: "Registry", as_json: bool) -> None:
     """A line per bound that fits the terminal: name, statement, kind; then the letters."""
     from rich.text import Text
 
-    from finetti.bounds.bound_report import describe_bound
-    from finetti.bounds.sweep import VARIABLES
+    from finetti.bounds.evaluation.bound_report import describe_bound
+    from finetti.bounds.evaluation.sweep import VARIABLES
 
     if as_json:
         say_json([describe_bound(each) for each in registry])

@@ -1,4 +1,4 @@
-"""What a defect is measured of: a predictor, its contexts, and where it is asked."""
+"""A predictor with its checked contexts and queries, of which a defect is measured."""
 
 from typing import Any, NamedTuple
 

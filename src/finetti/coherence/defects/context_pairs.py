@@ -80,7 +80,7 @@ def largest_entry(*parts: Floats) -> Floats:
 
 
 def rounding_of(predictor: RegressionPredictor, relative: Floats, sizes: Floats) -> Floats:
-    """What rounding may leave of sizes, whose answers are ``relative`` to their unit; flat."""
+    """Bound the rounding error of sizes, whose answers are ``relative`` to their unit; flat."""
     return np.broadcast_to(predictor.rounding * relative, sizes.shape).ravel()
 
 

@@ -1,14 +1,13 @@
-"""How far a predictor is from coherence: sizes, and whether they are more than nothing."""
+"""The defect of a predictor: sizes, and whether they are more than rounding or chance."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from finetti.core.arguments import Floats
-from finetti.display.card import Card
-from finetti.display.displayable import Displayable
-from finetti.display.formatting import format_number
+from finetti.core.numbers import field_values
+from finetti.display import Card, Displayable, format_number
 
 TOLERANCE = 1e-8  # of a computed defect: more than rounding leaves of a coherent one
 SMALL_P = 1e-4
@@ -41,28 +40,28 @@ class Defect(Displayable):
     """
 
     name: str
-    sizes: Floats
+    sizes: Floats = field(repr=False)
     exact: bool
     standard_error: float | None = None
     p_value: float | None = None
     note: str = ""
-    rounding: Floats | float = 0.0
+    rounding: Floats | float = field(default=0.0, repr=False)
     unit: str = "spread"
     all_contexts: bool = False
 
     @property
     def maximum(self) -> float:
-        """Over contexts and queries; a median can hide what happens at few of them."""
+        """Return the largest size over contexts and queries, which a median can hide."""
         return float(np.max(self.sizes))
 
     @property
     def median(self) -> float:
-        """Over contexts and queries."""
+        """Return the median size over contexts and queries."""
         return float(np.median(self.sizes))
 
     @property
     def largest(self) -> str:
-        """What the maximum is: a bound over all contexts, or only the largest that was seen."""
+        """Name the maximum: a bound over all contexts, or only the largest that was seen."""
         return "largest" if self.exact and self.all_contexts else "largest seen"
 
     def holds(self, tolerance: float = TOLERANCE, level: float = LEVEL) -> bool:
@@ -85,16 +84,7 @@ class Defect(Displayable):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {
-            "median": self.median,
-            "maximum": self.maximum,
-            "unit": self.unit,
-            "exact": self.exact,
-            "all_contexts": self.all_contexts,
-            "standard_error": self.standard_error,
-            "p_value": self.p_value,
-            "holds": self.holds(),
-        }
+        return {**field_values(self, "median", "maximum"), "holds": self.holds()}
 
     def __card__(self) -> Card:
         fields: list[tuple[str, Any]] = [

@@ -15,7 +15,6 @@ from finetti.coherence.defects.context_pairs import (
 )
 from finetti.coherence.defects.defect import TOTAL_VARIATION, Defect
 from finetti.coherence.defects.sampled_moments import (
-    N_NULL,
     N_PATHS,
     Comparison,
     compare_draws,
@@ -45,7 +44,6 @@ def martingale_defect(
     seed: Any = 0,
     n_paths: int = N_PATHS,
     reference: Any = None,
-    n_null: int = N_NULL,
 ) -> Defect:
     """E[m(q; X ∪ (k', V'))] − m(q; X) with V' from the predictor's own law at the place k'.
 
@@ -54,7 +52,7 @@ def martingale_defect(
     with its standard error and a test.
 
     Args:
-        predictor, context, query, n_paths, reference, n_null: as of `order_defect`.
+        predictor, context, query, n_paths, reference: as of `order_defect`.
         places: (M, d_k) or (B, M, d_k), where the next pair is; by default at every query.
         n_samples: draws of V', where they are needed.
         seed: of all draws.
@@ -74,7 +72,7 @@ def martingale_defect(
         return _of_letters(found, context)
     if isinstance(found, SampledPredictor):
         compare = _compare_next(context, asked, n_paths)
-        return compare_draws("martingale", compare, found, context, reference, n_null, rng)
+        return compare_draws("martingale", compare, found, context, reference, rng)
     return _of_pairs(found, context, asked, there, n_samples, rng)
 
 

@@ -14,7 +14,6 @@ from finetti.coherence.defects.context_pairs import (
 )
 from finetti.coherence.defects.defect import TOTAL_VARIATION, Defect
 from finetti.coherence.defects.sampled_moments import (
-    N_NULL,
     N_PATHS,
     Comparison,
     compare_draws,
@@ -43,7 +42,6 @@ def order_defect(
     seed: Any = 0,
     n_paths: int = N_PATHS,
     reference: Any = None,
-    n_null: int = N_NULL,
 ) -> Defect:
     """sup over orders π of ‖m(q; πX) − m(q; X)‖, in units of the values' spread.
 
@@ -59,9 +57,9 @@ def order_defect(
         query: (Q, d_k) or (B, Q, d_k); None for letters.
         n_orders: how many orders are tried.
         seed: of the orders, and of draws; a Generator or a seed.
-        n_paths, reference, n_null: for predictors that can only be sampled, which are asked at the
+        n_paths, reference: for predictors that can only be sampled, which are asked at the
             first query, and at the last where two places are needed: draws per context, a world
-            (or another predictor) that is coherent, and how often it is run.
+            (or another predictor) that is coherent, which is run 99 times.
 
     >>> from finetti.attention import DeltaRule, Softmax
     >>> rng = np.random.default_rng(0)
@@ -78,7 +76,7 @@ def order_defect(
         return _of_letters(found, context, n_orders, rng)
     if isinstance(found, SampledPredictor):
         compare = compare_orders(context, asked, n_orders, n_paths, rng)
-        return compare_draws("order", compare, found, context, reference, n_null, rng)
+        return compare_draws("order", compare, found, context, reference, rng)
     return _of_pairs(found, context, asked, n_orders, rng)
 
 
@@ -105,7 +103,7 @@ def _of_letters(
 
 
 def _over_all_orders(predictor: AlphabetPredictor, tokens: Letters) -> Floats:
-    """From the answers to all contexts: those with the same letters are orders of each other."""
+    """Compare the answers to all contexts: those with the same letters are orders of each other."""
     every = all_letters(predictor.n_letters, tokens.shape[1])
     found = predictor.predictive(every)
     powers = predictor.n_letters ** np.arange(tokens.shape[1])[::-1]

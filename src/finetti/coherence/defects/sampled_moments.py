@@ -83,7 +83,6 @@ def compare_draws(
     predictor: SampledPredictor,
     context: Any,
     reference: Any,
-    n_null: int,
     rng: np.random.Generator,
 ) -> Defect:
     """The defect of draws, and its rank among those of the reference, if there is one."""
@@ -94,9 +93,9 @@ def compare_draws(
         chance = smallest_of(1.0, gap.size * 2 * special.ndtr(-largest))
         how = "Bonferroni's p-value"
     else:
-        null = [moment_statistic(*compare(reference, rng))[0] for _ in range(n_null)]
+        null = [moment_statistic(*compare(reference, rng))[0] for _ in range(N_NULL)]
         chance = rank_p_value(largest, null)
-        how = f"rank among {n_null} runs of {reference.name}"
+        how = f"rank among {N_NULL} runs of {reference.name}"
     d = gap.shape[-1] // 2 if name != "two-step" else gap.shape[-1]
     scale = value_scale(context) if isinstance(context, Pairs) else np.ones(len(context))
     power = 2 if name == "two-step" else 1

@@ -16,7 +16,6 @@ from finetti.coherence.defects.context_pairs import (
 from finetti.coherence.defects.defect import TOTAL_VARIATION, Defect
 from finetti.coherence.defects.martingale_defect import N_SAMPLES, predict_two_letters
 from finetti.coherence.defects.sampled_moments import (
-    N_NULL,
     N_PATHS,
     Comparison,
     compare_draws,
@@ -42,7 +41,6 @@ def two_step_defect(
     seed: Any = 0,
     n_paths: int = N_PATHS,
     reference: Any = None,
-    n_null: int = N_NULL,
 ) -> Defect:
     """p(y_1 | X) p(y_2 | X, y_1) against the other order, for predictors with a law.
 
@@ -51,7 +49,7 @@ def two_step_defect(
     spread; for letters they are total variations.
 
     Args:
-        predictor, context, n_paths, reference, n_null: as of `order_defect`.
+        predictor, context, n_paths, reference: as of `order_defect`.
         places: (M, d_k) or (B, M, d_k): all their pairs; None for letters.
         n_samples: draws of y_1, for laws that are not linear in the values.
         seed: of all draws.
@@ -67,7 +65,7 @@ def two_step_defect(
         return _of_letters(found, context)
     if isinstance(found, SampledPredictor):
         compare = _compare_two_steps(context, there, n_paths)
-        return compare_draws("two-step", compare, found, context, reference, n_null, rng)
+        return compare_draws("two-step", compare, found, context, reference, rng)
     return _of_pairs(found, context, there, n_samples, rng)
 
 

@@ -1,1 +1,1 @@
-"""What a target is turned into, one file for each kind."""
+"""Predictors that targets are turned into, one file for each kind."""

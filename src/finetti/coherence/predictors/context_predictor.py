@@ -58,7 +58,7 @@ class RegressionPredictor(ABC):
 
     @property
     def rounding(self) -> float:
-        """What rounding may leave of a difference between answers of size 1."""
+        """Return the rounding error of a difference between answers of size 1."""
         return ROUNDINGS * self.precision
 
     def mean(self, query: Floats, keys: Floats, values: Floats) -> Floats:
@@ -150,7 +150,7 @@ class AlphabetPredictor(ABC):
 
     @property
     def rounding(self) -> float:
-        """What rounding may leave of a difference between probabilities."""
+        """Return the rounding error of a difference between probabilities."""
         return ROUNDINGS * self.precision
 
     def predictive(self, tokens: Letters) -> Floats:
@@ -212,14 +212,14 @@ class SampledPredictor(ABC):
 
 
 class LawSampler(SampledPredictor):
-    """Draws of a predictor whose law is known: what it is like when only sampled."""
+    """Expose a predictor with a known law through the sampling interface only."""
 
     def __init__(self, predictor: RegressionPredictor | AlphabetPredictor):
         self.name, self.predictor = predictor.name, predictor
         self.n_letters = getattr(predictor, "n_letters", None)
 
     def answer(self, rng: np.random.Generator, context: Any, query: Any, count: int) -> Any:
-        """From the law."""
+        """Draw from the law."""
         if isinstance(self.predictor, AlphabetPredictor):
             p = self.predictor.predictive(context)
             return choose(rng, p, (count, len(p)))
@@ -247,7 +247,7 @@ def precision_of(found: Any) -> float:
 
 
 def _for_all_entries(variance: Any, wanted: tuple[int, ...]) -> Any:
-    """One variance per query is that of every entry of its answer."""
+    """Broadcast one variance per query to all entries of its answer."""
     array = np.asarray(variance)
     array = array[..., None] if array.shape == wanted[:2] else array
     return np.broadcast_to(array, wanted) if array.shape == (*wanted[:2], 1) else array

@@ -82,7 +82,7 @@ class FunctionPredictor(RegressionPredictor):
     def answer(
         self, query: Floats, keys: Floats, values: Floats, variance: bool
     ) -> tuple[Floats, Floats | None]:
-        """One call per query."""
+        """Call the function once per query."""
         answers = [
             # Copies, since a function may answer in the same array each time.
             tuple(np.array(each)[None] for each in _parts(self.name, self.model(*context, place)))
@@ -95,7 +95,7 @@ class FunctionPredictor(RegressionPredictor):
 
 
 def _parts(name: str, returned: Any) -> tuple[Any, ...]:
-    """What one call returned: a mean, or mean and variance."""
+    """Split the answer of one call into a mean, or a mean and a variance."""
     parts = returned if isinstance(returned, tuple) else (returned,)
     if len(parts) > 2:
         raise InputError(
@@ -135,7 +135,7 @@ class RegressorPredictor(RegressionPredictor):
     def answer(
         self, query: Floats, keys: Floats, values: Floats, variance: bool
     ) -> tuple[Floats, Floats | None]:
-        """One fit per context."""
+        """Fit once per context."""
         wanted = variance and bool(self.gives_variance)
         single = values.shape[2] == 1
 
@@ -167,7 +167,7 @@ class ClassifierPredictor(RegressionPredictor):
     def answer(
         self, query: Floats, keys: Floats, values: Floats, variance: bool
     ) -> tuple[Floats, Floats | None]:
-        """One fit per context."""
+        """Fit once per context."""
 
         def predict(asked: Floats, rows: Floats, targets: Floats) -> Floats:
             found = np.zeros((len(asked), targets.shape[1]))
@@ -180,7 +180,7 @@ class ClassifierPredictor(RegressionPredictor):
 
 
 def _of_contexts(name: str, predict: Callable[..., Any], *contexts: Floats) -> list[Any]:
-    """One answer per context; what an estimator refuses names the target, and the length."""
+    """Answer each context; errors of the estimator name the target and the length."""
     length = contexts[1].shape[1]
     # Around all of them: a look at the libraries takes longer than a small fit.
     with one_thread():
@@ -215,7 +215,7 @@ class LettersPredictor(AlphabetPredictor):
         self.n_letters = n_letters
 
     def answer(self, tokens: Letters) -> Floats:
-        """One call for each context that differs from the others."""
+        """Call the function once for each distinct context."""
         distinct, where = np.unique(tokens, axis=0, return_inverse=True)
         # Copies, since a function may answer in the same array each time.
         found = [np.array(self.model(each)) for each in distinct]
@@ -235,7 +235,7 @@ class SamplerPredictor(SampledPredictor):
         self.model, self.name, self.n_letters = model, model.name, n_letters
 
     def answer(self, rng: np.random.Generator, context: Any, query: Any, count: int) -> Any:
-        """One call for each draw."""
+        """Call the sampler once for each draw."""
         parts = (*context, query) if isinstance(context, Pairs) else (context,)
         return np.array(
             [

@@ -139,7 +139,7 @@ def _model_predictor(model: Model, n_letters: int | None, seed: int) -> Predicts
 
 
 def load_target(reference: str, builtin: Any, directory: str | Path = ".") -> Any:
-    """What ``package.module:name`` or ``./file.py:Name`` names.
+    """Load the target that ``package.module:name`` or ``./file.py:Name`` names.
 
     A class, or a function without arguments, is called once: it makes the target.
     """

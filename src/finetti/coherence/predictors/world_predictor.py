@@ -21,7 +21,7 @@ class WorldLetters(AlphabetPredictor):
         self.world, self.name, self.n_letters = world, f"exact, {world.name}", n_letters
 
     def answer(self, tokens: Letters) -> Floats:
-        """Bayes' rule."""
+        """Apply Bayes' rule."""
         return self.world.predict(tokens).probabilities
 
 
@@ -36,7 +36,7 @@ class WorldPairs(RegressionPredictor):
     def answer(
         self, query: Floats, keys: Floats, values: Floats, variance: bool
     ) -> tuple[Floats, Floats | None]:
-        """Bayes' rule."""
+        """Apply Bayes' rule."""
         n, asked, dimension = query.shape
         law = self.world.predict(repeated(Pairs(keys, values), asked), query.reshape(-1, dimension))
         shape = n, asked, values.shape[2]

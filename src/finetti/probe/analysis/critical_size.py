@@ -2,16 +2,13 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from finetti.core.keys import generator
-from finetti.core.numbers import to_plain
 from finetti.core.statistics import Interval, percentile_interval, wilson_interval
-from finetti.display.card import Card
-from finetti.display.displayable import Displayable
-from finetti.display.formatting import format_interval, format_number
+from finetti.display import Card, Displayable, format_interval, format_number
 from finetti.probe.analysis.curve_fits import CurveFits, Floats, fit_curves
 from finetti.probe.analysis.resampling import resample_cells, resample_seeds
 from finetti.probe.analysis.trial_tables import Frame, count_cells
@@ -58,19 +55,6 @@ class CriticalSize(Displayable):
             return format_interval(self.value, ends)
         sign, end = ("> ", self.m_max) if self.censored == "right" else ("≤ ", self.m_min)
         return f"{sign}{format_interval(end, ends)}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; an open end of the interval is 0 or "Infinity"."""
-        found = {
-            "n_samples": self.value,
-            "low": self.interval.low,
-            "high": self.interval.high,
-            "confidence": self.interval.confidence,
-            "level": self.level,
-            "censored": self.censored,
-            "reason": self.reason,
-        }
-        return to_plain(found)
 
     def __card__(self) -> Card:
         fields = (("samples", self.text), ("success", format_number(self.level)))
@@ -147,7 +131,7 @@ def size_of_curve(
     confidence: float,
     rng: np.random.Generator,
 ) -> CriticalSize:
-    """Where the fitted curve reaches ``level``.
+    """Return the critical size at which the fitted curve reaches ``level``.
 
     Args:
         fits: the curve of the data, one row.
@@ -223,7 +207,7 @@ def _log_critical(fits: CurveFits, level: float, share: Floats) -> Floats:
 def single_size_estimate(
     size: float, successes: float, trials: float, level: float, confidence: float
 ) -> CriticalSize:
-    """What a single size says: there is no curve, only the side on which the critical size lies."""
+    """Return on which side of a single size the critical size lies; one size has no curve."""
     rate = successes / trials
     wilson = wilson_interval(successes, trials, confidence)
     low = size if wilson.high < level else 0.0

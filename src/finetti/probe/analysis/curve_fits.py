@@ -114,7 +114,7 @@ def _best(candidates: list[CurveFits]) -> CurveFits:
 def _climbs(
     log_sizes: Floats, hits: Floats, n: Floats, starts: list[Start], free: bool = False
 ) -> list[CurveFits]:
-    """What every start leads to; all climb together, as rows of their own."""
+    """Return the fit from each start; all are iterated together, as rows of their own."""
     many, rows = len(starts), len(hits)
     points = np.hstack([[np.broadcast_to(each, rows) for each in start] for start in starts])
     fits = _climb(log_sizes, np.tile(hits, (many, 1)), np.tile(n, (many, 1)), points, free)

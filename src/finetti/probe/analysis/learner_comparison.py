@@ -2,18 +2,15 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.keys import generator
-from finetti.core.numbers import largest_of, smallest_of, to_plain
+from finetti.core.numbers import largest_of, smallest_of
 from finetti.core.statistics import Interval, percentile_interval
-from finetti.display.card import Card, Table
-from finetti.display.displayable import Displayable
-from finetti.display.formatting import format_interval, format_number
+from finetti.display import Card, Displayable, Table, format_interval, format_number
 from finetti.probe.analysis.critical_size import CriticalSize, critical_size
 from finetti.probe.analysis.curve_fits import Floats
 from finetti.probe.analysis.paired_statistics import holm, paired_interval, sign_flip_test
@@ -68,32 +65,6 @@ class LearnerComparison(Displayable):
     p_value: float
     sizes: tuple[CriticalDifference, ...]
     notes: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        critical = [
-            {
-                "context_length": each.context_length,
-                "first": each.first.to_dict(),
-                "second": each.second.to_dict(),
-                "difference": each.value,
-                "low": each.interval.low,
-                "high": each.interval.high,
-            }
-            for each in self.sizes
-        ]
-        found = {
-            "learners": self.learners,
-            "difference": self.difference,
-            "low": self.interval.low,
-            "high": self.interval.high,
-            "p_value": self.p_value,
-            "cells": self.cells,
-            "seeds": self.seeds,
-            "critical": critical,
-            "notes": self.notes,
-        }
-        return to_plain(found)
 
     def __card__(self) -> Card:
         first, second = self.learners
@@ -281,7 +252,7 @@ def _compare_sizes(
     n_resamples: int,
     seed: int,
 ) -> tuple[CriticalDifference, ...]:
-    """Where there are two sizes or more: the same seeds of both learners are drawn again."""
+    """Compare critical sizes where there are two sizes or more, resampling seeds of both alike."""
     found = []
     for length, here in wide.groupby(level="context_length"):
         if here.index.get_level_values("n_samples").nunique() < 2:

@@ -55,7 +55,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def paired_interval(only_second: int, only_first: int, pairs: int, confidence: float) -> Interval:
-    """Of (only_second − only_first)/pairs: Tango's score interval, widened to the exact one.
+    """Tango's score interval of (only_second − only_first)/pairs, widened to the exact one.
 
     The exact conditional interval is Clopper and Pearson's of the share θ of discordant pairs that
     favor the second, as (2θ − 1)·discordant/pairs. It is without 0 exactly where McNemar's exact

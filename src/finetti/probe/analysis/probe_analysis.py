@@ -9,9 +9,7 @@ import pandas as pd
 from finetti.core.errors import bad_argument
 from finetti.core.keys import generator
 from finetti.core.numbers import to_plain
-from finetti.display.card import Card, Table
-from finetti.display.displayable import Displayable
-from finetti.display.formatting import format_interval
+from finetti.display import Card, Displayable, Table, format_interval
 from finetti.probe.analysis.critical_size import (
     CriticalSize,
     critical_size,
@@ -32,7 +30,7 @@ Key = tuple[Any, ...]  # the values of `by`, and T where there is one
 
 @dataclass(frozen=True)
 class Analysis(Displayable):
-    """What came out of a probe; see `analyze`.
+    """Success rates, curves, critical sizes and laws of a table of trials; see `analyze`.
 
     Args:
         by: the columns that tell learners apart.
@@ -87,26 +85,13 @@ class Analysis(Displayable):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
+        names = (*self.by, "context_length")
 
-        def named(key: Key) -> dict[str, Any]:
-            names = (*self.by, "context_length")
-            return dict(zip(names, key, strict=False))
+        def records(found: Mapping[Key, Any]) -> list[dict[str, Any]]:
+            return [dict(zip(names, key, strict=False)) | to_plain(v) for key, v in found.items()]
 
-        critical = [
-            named(key)
-            | size.to_dict()
-            | dict(zip(("first_above", "first_above_error"), self.first_sizes[key], strict=True))
-            | {"curve": self.curves[key].to_dict() if key in self.curves else None}
-            for key, size in self.sizes.items()
-        ]
-        found = {
-            "level": self.level,
-            "success": self.success,
-            "critical": critical,
-            "laws": [named(key) | laws.to_dict() for key, laws in self.laws.items()],
-            "notes": self.notes,
-        }
-        return to_plain(found)
+        shown = {name: getattr(self, name) for name in ("level", "success", "critical", "notes")}
+        return to_plain(shown) | {"curves": records(self.curves), "laws": records(self.laws)}
 
     def __card__(self) -> Card:
         names = (*self.by, "T")
@@ -149,6 +134,7 @@ def analyze(
     confidence: float = 0.95,
     n_resamples: int = 500,
     seed: int = 0,
+    sizes: Mapping[Key, CriticalSize] | None = None,
 ) -> Analysis:
     """Success rates, curves, critical sizes and scaling laws of a table of trials.
 
@@ -161,6 +147,7 @@ def analyze(
         confidence: of all intervals.
         n_resamples: of the bootstrap.
         seed: of the bootstrap.
+        sizes: (…, T) → critical sizes that are known already, as from a search.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -183,7 +170,7 @@ def analyze(
     trials, notes = read_trials(table, by, owner)
     success = count_cells(trials, by, confidence)
     curves: dict[Key, SuccessCurve] = {}
-    sizes: dict[Key, CriticalSize] = {}
+    found = dict(sizes or {})
     first_sizes: dict[Key, tuple[float | None, float | None]] = {}
     laws: dict[Key, ScalingLaws] = {}
     for group, rows in iterate_groups(trials, by):
@@ -194,6 +181,7 @@ def analyze(
             first_sizes[key] = first_size_above(m, hits, n, level, rng)
             if len(m) > 1 and 0 < hits.sum() < n.sum():
                 curves[key] = fit_curve(m, hits, n, confidence)
-            sizes[key] = critical_size(here, level, confidence, n_resamples, seed)
-        laws[group] = fit_laws({key[-1]: each for key, each in sizes.items() if key[:-1] == group})
-    return Analysis(by, level, success, curves, sizes, first_sizes, laws, notes)
+            if key not in found:
+                found[key] = critical_size(here, level, confidence, n_resamples, seed)
+        laws[group] = fit_laws({key[-1]: each for key, each in found.items() if key[:-1] == group})
+    return Analysis(by, level, success, curves, found, first_sizes, laws, notes)

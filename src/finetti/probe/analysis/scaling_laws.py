@@ -9,10 +9,9 @@ import numpy as np
 import scipy
 
 from finetti.core.errors import bad_argument
+from finetti.core.numbers import field_values, to_plain
 from finetti.core.statistics import Interval, percentile_interval
-from finetti.display.card import Card, Table
-from finetti.display.displayable import Displayable
-from finetti.display.formatting import format_interval, format_number
+from finetti.display import Card, Displayable, Table, format_interval, format_number
 from finetti.probe.analysis.critical_size import CriticalSize
 from finetti.probe.analysis.curve_fits import Floats
 
@@ -36,7 +35,7 @@ class ScalingLaw(Displayable):
     replicates: Floats = field(repr=False, compare=False)  # (R, 2)
 
     def interval(self, confidence: float = 0.95) -> tuple[Interval, Interval]:
-        """Of the two parameters: percentiles over the resamples."""
+        """Return the intervals of both parameters: percentiles over the resamples."""
         first, second = (percentile_interval(self.replicates[:, i], confidence) for i in (0, 1))
         return first, second
 
@@ -50,18 +49,7 @@ class ScalingLaw(Displayable):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {
-            "law": FORMULAS[self.name],
-            **{
-                name: {"value": value, "low": float(ends.low), "high": float(ends.high)}
-                for name, value, ends in zip(
-                    PARAMETERS[self.name], self.parameters, self.interval(), strict=True
-                )
-            },
-            "chi_square": self.chi_square,
-            "aic": self.aic,
-            "fit_p_value": self.fit_p_value,
-        }
+        return to_plain({**field_values(self), "intervals": self.interval()})
 
     def __card__(self) -> Card:
         rows = zip(PARAMETERS[self.name], self.parameters, self.interval(), strict=True)
@@ -118,7 +106,7 @@ class ScalingLaws(Displayable):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader should know."""
+        """Return warnings and remarks for the reader."""
         notes = []
         for length, why in self.excluded.items():
             said = [f"{FORMULAS[n]} gives {v:.0f}" for n, (v, _) in self.predict(length).items()]
@@ -136,23 +124,7 @@ class ScalingLaws(Displayable):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {
-            "points": {str(length): value for length, value in self.points.items()},
-            "laws": {name: law.to_dict() for name, law in self.laws.items()},
-            "aic_weights": self.aic_weights,
-            "preferred": self.preferred,
-            "held_out": {
-                name: {
-                    "context_length": each.context_length,
-                    "observed": each.observed,
-                    "predicted": each.predicted,
-                    "low": float(each.interval.low),
-                    "high": float(each.interval.high),
-                }
-                for name, each in self.held_out.items()
-            },
-            "notes": list(self.notes),
-        }
+        return to_plain(field_values(self, "preferred", "aic_weights", "notes"))
 
     def __card__(self) -> Card:
         rows = []

@@ -2,16 +2,13 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
 from finetti.core.statistics import Interval
-from finetti.display.card import Card
-from finetti.display.displayable import Displayable
-from finetti.display.formatting import format_interval, format_number
+from finetti.display import Card, Displayable, format_interval, format_number
 from finetti.probe.analysis.curve_fits import CurveFits, Floats, fit_curves
 
 GRID = 33  # ceilings tried at once, in each of ROUNDS refinements of the interval's end
@@ -53,19 +50,6 @@ class SuccessCurve(Displayable):
         """P(m)."""
         log_sizes = np.log(np.asarray(n_samples, np.float64))
         return self.ceiling * special.expit(self.steepness * (log_sizes - self.midpoint))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "ceiling": self.ceiling,
-            "ceiling_low": float(self.ceiling_interval.low),
-            "ceiling_high": float(self.ceiling_interval.high),
-            "a": self.a,
-            "b": self.steepness,
-            "half_ceiling_samples": math.exp(self.midpoint),
-            "p_value_no_ceiling": self.p_value,
-            "reason": self.reason,
-        }
 
     def __card__(self) -> Card:
         ends = (self.ceiling_interval.low, self.ceiling_interval.high)

@@ -10,11 +10,9 @@ import pandas as pd
 import scipy
 
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import to_plain
+from finetti.core.numbers import field_values, to_plain
 from finetti.core.statistics import Interval
-from finetti.display.card import Card, Table
-from finetti.display.displayable import Displayable
-from finetti.display.formatting import format_interval
+from finetti.display import Card, Displayable, Table, format_interval
 from finetti.probe.analysis.trial_tables import Frame, iterate_groups
 
 START, END = 0.60, 0.95  # between these accuracies lies the transition, unless START is no news
@@ -66,7 +64,7 @@ class Transitions(Displayable):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; a time that was not reached is "Infinity"."""
-        return to_plain({"level": self.level, "runs": self.runs, "summary": self.summary})
+        return to_plain(field_values(self, "summary"))
 
     def __card__(self) -> Card:
         rows = tuple(

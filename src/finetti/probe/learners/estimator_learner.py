@@ -61,7 +61,7 @@ class CheckedLabels:
 
 
 def as_labels(label: str, found: Any, count: int) -> NDArray[np.uint8]:
-    """One label, 0 or 1, for each of ``count`` rows, or the reason why these are none."""
+    """Return ``count`` labels 0 and 1, or refuse answers that are none with a reason."""
     answers = np.asarray(found)
     if answers.shape != (count,):
         raise InputError(

@@ -10,7 +10,7 @@ from finetti.boolean.language.rule import BooleanFunction
 from finetti.core.errors import InputError
 from finetti.probe.learners.learner import FitLearner, Predictor
 from finetti.probe.tasks.consistent_sets import MAX_VISITS, best_set
-from finetti.probe.tasks.hidden_rule import HiddenRule, HiddenTask, make_rule
+from finetti.probe.tasks.hidden_rule import HiddenRule, HiddenTask
 
 
 @final
@@ -22,10 +22,9 @@ class ExhaustiveSearch(FitLearner):
     these are uniform, it is right with probability one over the number of sets that fit.
 
     Args:
-        function: as of `make_rule`, if it is another than that of the trial.
-        sparsity: its number of bits.
         max_visits: partial sets that are looked at before it is given up, a minute at most.
 
+    >>> from finetti.probe.tasks.hidden_rule import make_rule
     >>> task = make_rule("and", 3, 400).draw(np.random.default_rng(0))
     >>> bits, labels = task.sample(np.random.default_rng(1), 300)
     >>> search = ExhaustiveSearch().with_function(task.rule.function)
@@ -33,29 +32,22 @@ class ExhaustiveSearch(FitLearner):
     True
     """
 
-    function: str | None = None
-    sparsity: int | None = None
     max_visits: int = MAX_VISITS
     known_function: BooleanFunction | None = field(default=None, repr=False)
 
     def with_function(self, function: BooleanFunction) -> Self:
-        """Return a copy that knows the function of the trial, unless it has one of its own."""
-        return self if self.function is not None else replace(self, known_function=function)
+        """Return a copy that knows the function of the trial."""
+        return replace(self, known_function=function)
 
     def fit(self, bits: NDArray[Any], labels: NDArray[Any], seed: int) -> Predictor:
         """Search; nothing is random."""
-        rule = self._rule(bits.shape[1])
-        return FoundRule(rule, best_set(rule, bits, labels, max_visits=self.max_visits))
-
-    def _rule(self, context_length: int) -> HiddenRule:
-        if self.known_function is not None:
-            return HiddenRule(self.known_function, context_length)
-        if self.function is None:
+        if self.known_function is None:
             raise InputError(
-                "Exhaustive search must know the function that is hidden. Give it the options "
-                '`function` and `sparsity`, such as "and" and 3.'
+                "Exhaustive search must know the function that is hidden, as it does in a trial. "
+                "Tell it by `with_function`."
             )
-        return make_rule(self.function, self.sparsity, context_length)
+        rule = HiddenRule(self.known_function, bits.shape[1])
+        return FoundRule(rule, best_set(rule, bits, labels, max_visits=self.max_visits))
 
 
 @final

@@ -1,4 +1,4 @@
-"""One layer of the Transformer at [CLS], the same numbers in less time.
+"""One layer of the Transformer at [CLS], factored: the numbers of the textbook in less time.
 
 Only [CLS] asks and only [CLS] is read; tokens are bits, and embedding and LayerNorm work position
 by position. So without dropout on embeddings there are 2T + 1 distinct keys and values, and a batch
@@ -16,10 +16,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from finetti.probe.cls_attention.cls_tables import BinaryTables, normalized_tables
 from finetti.probe.cls_attention.dropout_masks import dropout_mask, keep, mask_words
 from finetti.probe.cls_attention.dropped_tokens import dropped_attention
-from finetti.probe.cls_attention.table_attention import binary_attention, spread_is_safe
+from finetti.probe.cls_attention.table_attention import (
+    BinaryTables,
+    Drops,
+    normalized_tables,
+    read_tables,
+)
 from finetti.probe.learners.textbook_transformer import (
     CLS,
     EPSILON,
@@ -40,7 +44,7 @@ CHUNK = 500
 def factored_logits(
     params: Params, bits: Array, key: Any, rates: Rates, n_heads: int
 ) -> Float[Array, "m 2"]:
-    """What `textbook_logits` answers for one layer under the masks of `draw_masks`.
+    """Compute `textbook_logits` of one layer under the masks of `draw_masks`.
 
     Args:
         params: from `TransformerLearner.init`, one layer.
@@ -123,21 +127,12 @@ def _read_tables(
     (samples, length), heads = bits.shape, len(tables.cls_scores)
     row = (length + 1) * heads  # numbered as (m, T + 1, H), used as (m, H, T)
 
-    def drops() -> dict[str, Any]:
-        if mask is None:
-            return {}
+    def drops() -> Drops:
+        assert mask is not None
         dropout = mask((samples, heads, length), strides=(row, 1, heads))
-        cls_dropout = mask((samples, heads), strides=(row, 1), first=length * heads)
-        return {"dropout": dropout, "cls_dropout": cls_dropout}
+        return dropout, mask((samples, heads), strides=(row, 1), first=length * heads)
 
-    if mask is None:
-        read = binary_attention(bits, tables, method="auto")
-    else:  # in each case by itself, and again for the gradient: masks are drawn, never kept
-        read = jax.lax.cond(
-            spread_is_safe(tables),
-            jax.checkpoint(lambda: binary_attention(bits, tables, **drops(), method="split")),
-            jax.checkpoint(lambda: binary_attention(bits, tables, **drops(), method="select")),
-        )
+    read = read_tables(bits, tables, None if mask is None else drops)
     return jnp.broadcast_to(cls[None], (len(bits), len(cls))), read
 
 

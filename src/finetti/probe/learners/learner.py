@@ -1,4 +1,4 @@
-"""What a learner is: a network that the probe trains, or anything with fit and predict.
+"""The interface of learners: networks that the probe trains, or anything with fit and predict.
 
 Learners are frozen dataclasses. Their fields, but for those that are not shown (``repr=False``),
 are their settings, and enter the ids of trials.
@@ -23,7 +23,7 @@ LOGITS = "logits (m, 2) of labels 0 and 1, or one (m, 1) or (m,) of label 1"
 
 @dataclass(frozen=True, kw_only=True)
 class Learner:
-    """What every learner says about itself. Subclass ``NetworkLearner`` or ``FitLearner``.
+    """Base of all learners. Subclass ``NetworkLearner`` or ``FitLearner``.
 
     Args:
         source: hash of the user's source; empty for learners of this package.
@@ -87,7 +87,7 @@ class NetworkLearner(TrainedLearner, ABC):
 
     @abstractmethod
     def optimizer(self) -> optax.GradientTransformation:
-        """What turns gradients into steps."""
+        """Return the Optax transformation of gradients into steps."""
 
     @final
     def check_shapes(self, context_length: int) -> None:
@@ -102,7 +102,7 @@ class NetworkLearner(TrainedLearner, ABC):
 
 
 class Predictor(Protocol):
-    """What ``FitLearner.fit`` returns."""
+    """A fitted learner, as ``FitLearner.fit`` returns it."""
 
     def predict(self, bits: Any, /) -> Any:
         """The labels (n,) of bits (n, T)."""

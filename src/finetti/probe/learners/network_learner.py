@@ -43,7 +43,7 @@ class UserLearner(TrainedLearner):
         as_whole(self.check_every, "check_every", name)
 
     def settings(self) -> dict[str, Any]:
-        """Of the training, of the optimizer, and of the factory; as options they give it again."""
+        """Return the settings of training, optimizer and factory; as options they give it again."""
         names = ("iterations", "check_every", "inputs")
         own = {name: getattr(self, name) for name in names}
         return {**own, **self.optimizer_options, **self.model.settings}
@@ -77,7 +77,7 @@ class UserNetwork(UserLearner, NetworkLearner):
         return jnp.stack([jnp.zeros_like(one), one], axis=1)
 
     def optimizer(self) -> optax.GradientTransformation:
-        """That of the network, or AdamW as in the paper."""
+        """Return the network's own optimizer, or AdamW as in the paper."""
         own = self.own_optimizer
         if own is None:
             return default_optimizer(**self.optimizer_options)
@@ -99,7 +99,7 @@ class UserNetwork(UserLearner, NetworkLearner):
 def optimizer_options(
     own: Any, options: Mapping[str, Any], elsewhere: Collection[str], reference: str
 ) -> dict[str, Any]:
-    """Those that the optimizer takes, defaults included.
+    """Return the options that the optimizer takes, defaults included.
 
     Refuses what would have no effect, ``elsewhere`` included.
     """

@@ -140,7 +140,7 @@ class TransformerLearner(NetworkLearner):
     def attention(
         self, params: Params, bits: Integer[Array | np.ndarray, "m T"]
     ) -> Float[Array, "m H T+1"]:
-        """Where [CLS] looks in the last layer, without dropout; what is on itself stands last."""
+        """Return the attention of [CLS] in the last layer, without dropout; on itself last."""
         return cls_attention(params, bits, self.n_heads)
 
     def optimizer(self) -> optax.GradientTransformation:

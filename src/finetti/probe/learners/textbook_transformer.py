@@ -28,7 +28,7 @@ class Rates(NamedTuple):
 
 
 class LayerMasks(NamedTuple):
-    """What dropout multiplies by in a layer with q queries, 0 or 1/(1 − rate); None: nothing."""
+    """The dropout multipliers of a layer with q queries, 0 or 1/(1 − rate); None: no dropout."""
 
     attention: Float[Array, "m q T+1 H"] | None = None
     attention_output: Float[Array, "m q d"] | None = None
@@ -63,7 +63,7 @@ def draw_masks(key: Any, rates: Rates, bits: Array, params: Params, n_heads: int
 
 
 def textbook_logits(
-    params: Params, bits: Array, masks: Masks | None, n_heads: int, every_row: bool = False
+    params: Params, bits: Array, masks: Masks | None, n_heads: int
 ) -> Float[Array, "m 2"]:
     """The network as it is written down.
 
@@ -72,15 +72,13 @@ def textbook_logits(
         bits: (m, T).
         masks: from `draw_masks`; None: no dropout.
         n_heads: H.
-        every_row: compute the last layer at every position, though only [CLS] is read; without
-            masks only, since they have no more rows.
     """
     x = embed(params, bits)
     if masks is not None and masks.embedding is not None:
         x = x * masks.embedding
     for index, layer in enumerate(params["layers"]):
-        last = index == len(params["layers"]) - 1 and not every_row
-        queries = 1 if last else x.shape[1]  # [CLS] is the last token
+        # In the last layer only [CLS] is read, which is the last token.
+        queries = 1 if index == len(params["layers"]) - 1 else x.shape[1]
         dropped = LayerMasks() if masks is None else masks.layers[index]
         u = layer_norm(x, layer["attention_norm"])
         x = x[:, -queries:] + drop(

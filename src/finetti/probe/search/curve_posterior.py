@@ -1,4 +1,4 @@
-"""What few trials say about a success curve: its posterior on a grid.
+"""The posterior of a success curve after few trials, on a grid.
 
 The design needs this beside the fit of `probe.analysis`: after three trials a curve has no best
 fit, but it has a posterior, and a ceiling that nobody has seen yet is part of it.

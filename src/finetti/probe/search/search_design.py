@@ -44,11 +44,6 @@ class SearchResult(Displayable):
     trials: int
     history: tuple[tuple[int, int, int], ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        own = {"stopped": self.stopped, "trials": self.trials}
-        return {**self.size.to_dict(), **own, "history": [list(row) for row in self.history]}
-
     def __card__(self) -> Card:
         card = self.size.__card__()
         fields = (*card.fields, ("stopped", self.stopped), ("trials", self.trials))
@@ -130,7 +125,7 @@ class SearchDesign:
         return self._batch(posterior, min(left, max(self.batch, int(counts.trials.sum()) // 4)))
 
     def result(self, history: History, seed: int = 0) -> SearchResult:
-        """What the rows (samples, trials, successes) say, from a search or from a grid.
+        """Estimate the threshold from rows (samples, trials, successes) of a search or a grid.
 
         Results that are used together, as those of several context lengths are in a law, have
         different seeds: their replicates must not be in step.
@@ -169,7 +164,7 @@ class SearchDesign:
         return curve_posterior(counts, self.level, math.log(self.minimum), math.log(self.maximum))
 
     def _bracket(self, counts: Counts) -> int | None:
-        """Where to look for the other side of the threshold; None if both sides are known."""
+        """Return the next sample size while bracketing; None if both sides are known."""
         if not len(counts.n_samples):
             return self.start or self.minimum
         reached = counts.successes >= self.level * counts.trials
@@ -181,7 +176,7 @@ class SearchDesign:
         return None
 
     def _interval(self, posterior: CurvePosterior) -> Interval:
-        """In samples; open where it leaves the range."""
+        """Return the credible interval in samples, open where it leaves the range."""
         tail = (1 - self.confidence) / 2
         low, high = (math.exp(posterior.quantile(q)) for q in (tail, 1 - tail))
         low = low if low >= self.minimum else 0.0

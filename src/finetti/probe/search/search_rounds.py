@@ -1,7 +1,7 @@
 """A search over studies: rounds of trials, all context lengths side by side, in one store."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,18 +31,13 @@ class SearchReport(Displayable):
     """
 
     results: Mapping[int, SearchResult]
-    trials: "pd.DataFrame"
+    trials: "pd.DataFrame" = field(repr=False)
     rounds: int
 
     @property
     def laws(self) -> ScalingLaws:
         """Both scaling laws through the critical sizes that are not censored."""
         return fit_laws({T: each.size for T, each in self.results.items()})
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        found = [{"context_length": T, **each.to_dict()} for T, each in self.results.items()]
-        return {"rounds": self.rounds, "results": found, "laws": self.laws.to_dict()}
 
     def __card__(self) -> Card:
         rows = tuple((T, r.size.text, r.trials, r.stopped) for T, r in self.results.items())
@@ -184,6 +179,6 @@ class SearchRounds:
         return int(row["success"])
 
     def report(self) -> SearchReport:
-        """What is known now."""
+        """Return the critical sizes as the trials so far tell them."""
         results = {T: design.result(self.history[T], T) for T, design in self.designs.items()}
         return SearchReport(results, self.table, self.rounds)

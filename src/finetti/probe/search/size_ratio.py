@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from finetti.core.numbers import to_plain
 from finetti.core.statistics import Interval, percentile_interval
-from finetti.display.formatting import format_interval, format_number
+from finetti.display import format_interval, format_number
 from finetti.probe.analysis.critical_size import CriticalSize
 
 
@@ -35,18 +34,6 @@ class SizeRatio:
         if self.value is None:
             return f"not known [{format_number(ends[0])}, {format_number(ends[1])}]"
         return format_interval(float(f"{self.value:.3g}"), ends)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; an open end of the interval is 0 or "Infinity"."""
-        found = {
-            "learners": self.learners,
-            "context_length": self.context_length,
-            "ratio": self.value,
-            "low": self.interval.low,
-            "high": self.interval.high,
-            "confidence": self.interval.confidence,
-        }
-        return to_plain(found)
 
 
 def size_ratio(

@@ -1,4 +1,4 @@
-"""Where the next trials tell most about a threshold: one by one, by linear Bayes."""
+"""Choose the next trials by how much they reduce a threshold's variance, by linear Bayes."""
 
 import numpy as np
 from numpy.typing import NDArray

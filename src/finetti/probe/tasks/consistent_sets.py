@@ -14,11 +14,7 @@ from finetti.boolean.language.simplify import find_profile
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.numbers import as_whole
 from finetti.probe.tasks.hidden_rule import HiddenRule, HiddenTask
-from finetti.probe.tasks.parity_sets import (
-    MAX_CHARACTER_ROWS,
-    count_by_characters,
-    meet_in_the_middle,
-)
+from finetti.probe.tasks.parity_sets import meet_in_the_middle
 from finetti.probe.tasks.set_search import (
     Integers,
     NotCountedError,
@@ -44,22 +40,20 @@ class ConsistentSets:
 
     Attributes:
         count: how many there are; None if they were not counted.
+        at_least: how many were found.
         indices: positions in the order of the function's bits, shape (k, s); k ≤ ``limit``.
-        errors: the labels that each of these gets wrong.
-        max_errors: wrong labels that a function may have and still count as fitting.
         reason: why they were not counted.
     """
 
     count: int | None
+    at_least: int
     indices: Integers
-    errors: Integers
-    max_errors: int
     reason: str = ""
 
     @property
     def identified(self) -> bool | None:
         """Whether only one function fits; None if it is not known."""
-        return None if self.count is None else self.count == 1
+        return None if self.count is None and self.at_least < 2 else self.count == 1
 
 
 def consistent_sets(
@@ -102,10 +96,8 @@ def consistent_sets(
             _search_all_orders(rule, PackedSample.of(rows, marks), state)
     except NotCountedError as error:
         reason = f"not counted: {error}"
-    none = np.zeros((0, rule.sparsity), np.int64)
-    indices = np.concatenate([none, *state.sets])
-    errors = np.concatenate([none[:, 0], *state.errors])
-    return ConsistentSets(None if reason else state.count, indices, errors, max_errors, reason)
+    indices = np.concatenate([np.zeros((0, rule.sparsity), np.int64), *state.sets])
+    return ConsistentSets(None if reason else state.count, state.count, indices, reason)
 
 
 def ambiguous_sets(
@@ -220,29 +212,18 @@ def _search_all_orders(rule: HiddenRule, sample: PackedSample, state: SearchStat
         search(table, sample, state, order)
 
 
-def is_parity(rule: HiddenRule) -> bool:
-    """Whether the rule is the parity of two or more bits, or its negation."""
-    profile = find_profile(rule.function)
-    return profile is not None and rule.sparsity >= 2 and bool((np.diff(profile) != 0).all())
-
-
 def _found_parities(
     rule: HiddenRule, rows: NDArray[np.uint8], marks: NDArray[np.uint8], state: SearchState
 ) -> bool:
     """Whether the rule is a parity with so many sets that the search of its own was taken."""
-    s = rule.sparsity
-    if not is_parity(rule) or state.max_errors or comb(rule.context_length, s) <= ENOUGH_FOR_SEARCH:
+    s, profile = rule.sparsity, find_profile(rule.function)
+    is_parity = profile is not None and s >= 2 and bool((np.diff(profile) != 0).all())
+    if not is_parity or state.max_errors or comb(rule.context_length, s) <= ENOUGH_FOR_SEARCH:
         return False
-    profile = find_profile(rule.function)
     assert profile is not None
     marks = marks ^ np.uint8(profile[0])  # a negated parity
     sample = PackedSample.of(rows, marks)
-    try:
-        meet_in_the_middle(sample.columns, sample.labels, s, state)
-    except NotCountedError:
-        if len(marks) > MAX_CHARACTER_ROWS:
-            raise
-        state.count = count_by_characters(rows, marks, s)
+    meet_in_the_middle(sample.columns, sample.labels, s, state)
     return True
 
 

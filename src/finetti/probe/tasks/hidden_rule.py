@@ -26,8 +26,7 @@ from finetti.boolean.language.truth_table import TruthTable
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.keys import generator
 from finetti.core.numbers import as_real, as_whole
-from finetti.display.card import Card
-from finetti.display.displayable import Displayable
+from finetti.display import Card, Displayable
 from finetti.probe.tasks.symmetries import n_symmetries
 
 FAMILIES: dict[str, type[Family]] = {"and": And, "or": Or, "parity": Parity, "majority": Majority}

@@ -14,7 +14,7 @@ differ; strings with few flips are worth most. Without noise this is
 
 import math
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import permutations
 
@@ -26,8 +26,7 @@ from finetti.boolean.language.rule import all_bits
 from finetti.core.errors import bad_argument
 from finetti.core.logspace import log_binomial
 from finetti.core.numbers import as_real, as_whole, largest_of
-from finetti.display.card import Card, Table
-from finetti.display.displayable import Displayable
+from finetti.display import Card, Displayable, Table
 from finetti.probe.tasks.hidden_rule import HiddenRule, HiddenTask
 
 MAX_SAMPLES = 10**6  # of the packing bound without noise, a sum of m terms
@@ -156,7 +155,7 @@ class InformationBounds(Displayable):
     Reference: Section 5, edelman2022, for the first and the last without noise.
     """
 
-    rule: HiddenRule
+    rule: HiddenRule = field(repr=False)
     level: float
     counting: float
     packing: int | None

@@ -43,7 +43,7 @@ class PackedSample:
 
     @classmethod
     def of(cls, bits: NDArray[np.uint8], labels: NDArray[np.uint8]) -> "PackedSample":
-        """From bits of shape (m, T) and labels of shape (m,)."""
+        """Pack bits of shape (m, T) and labels of shape (m,)."""
         return cls(pack(bits.T), pack(labels), pack(np.ones_like(labels)))
 
     def where(self, position: int | slice, value: int) -> Words:
@@ -58,7 +58,7 @@ class PackedSample:
 
 @dataclass
 class SearchState:
-    """What searches have found so far, and when they give up."""
+    """State of a search: the sets found so far, and the limit at which it gives up."""
 
     max_errors: int
     limit: int
@@ -68,7 +68,6 @@ class SearchState:
     count: int = 0
     listed: int = 0
     sets: list[Integers] = field(default_factory=list)
-    errors: list[Integers] = field(default_factory=list)
 
     def visit(self, n_prefixes: int) -> None:
         """Count the work of a step, in prefixes looked at; give up beyond ``max_visits``."""
@@ -76,18 +75,17 @@ class SearchState:
         if self.visits > self.max_visits:
             raise NotCountedError(f"it takes more than {self.max_visits} visits of partial sets")
 
-    def add(self, prefixes: Integers, keep: Integers, last: int, errors: Integers) -> None:
-        """Some of the prefixes, shape (s−1, P), with their last position and what is wrong."""
-        self.count += len(errors)
-        room = min(self.limit - self.listed, len(errors))
+    def add(self, prefixes: Integers, keep: Integers, last: int) -> None:
+        """Some of the prefixes, shape (s−1, P), with their last position."""
+        self.count += len(keep)
+        room = min(self.limit - self.listed, len(keep))
         if room > 0:
             sets = np.vstack([prefixes[:, keep[:room]], np.full(room, last)]).T
-            self.add_sets(sets[:, self.order], errors[:room])
+            self.add_sets(sets[:, self.order])
 
-    def add_sets(self, sets: Integers, errors: Integers) -> None:
+    def add_sets(self, sets: Integers) -> None:
         """List sets of shape (k, s)."""
         self.sets.append(sets)
-        self.errors.append(errors)
         self.listed += len(sets)
 
 
@@ -105,7 +103,7 @@ class _Prefixes:
     errors: Integers  # (P,)
 
     def before(self, position: int) -> int:
-        """How many prefixes end before a position."""
+        """Return the number of prefixes that end before a position."""
         level, size = self.positions.shape
         return int(np.searchsorted(self.positions[-1], position)) if level else size
 
@@ -222,4 +220,4 @@ def _finish(
             if not len(fits):
                 break
         else:
-            state.add(prefixes.positions, keep, int(position), errors)
+            state.add(prefixes.positions, keep, int(position))

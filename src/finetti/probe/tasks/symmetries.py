@@ -1,4 +1,4 @@
-"""In how many ways a function can stand on a set of positions: its bits up to its symmetries."""
+"""Symmetries of a Boolean function: the permutations of its bits that leave it unchanged."""
 
 from itertools import permutations
 from math import factorial

@@ -8,7 +8,7 @@ import numpy as np
 
 from finetti.core.errors import FinettiError
 from finetti.core.keys import generator
-from finetti.probe.tasks.consistent_sets import ambiguous_sets
+from finetti.probe.tasks.consistent_sets import ConsistentSets, ambiguous_sets
 from finetti.probe.tasks.hidden_rule import Bits, HiddenRule, HiddenTask, make_rule
 from finetti.probe.tasks.validation import BLOCK
 
@@ -35,7 +35,7 @@ class TrialSamples:
         task: the hidden rule at its positions.
         bits, labels: the training set, (m, T) and (m,); empty if batches are drawn online.
         name: what the generators are named by.
-        n_consistent: index sets that explain the training set; None if not counted.
+        consistent: the functions that explain the training set; None if not searched for.
         blocks: of validation samples that were drawn so far.
     """
 
@@ -43,7 +43,7 @@ class TrialSamples:
     bits: Bits
     labels: Bits
     name: tuple[Any, ...]
-    n_consistent: int | None = None
+    consistent: ConsistentSets | None = None
     blocks: dict[int, tuple[Bits, Bits]] = field(default_factory=dict)
 
     def validation(self, number: int) -> tuple[Bits, Bits]:
@@ -67,7 +67,7 @@ def draw_samples(params: Mapping[str, Any], seed: int) -> TrialSamples:
         bits, labels = task.sample(generator(*name, "training", draw), n_samples)
         found = ambiguous_sets(task, bits, labels)
         if params["ambiguous"] == "report" or found.identified:
-            return TrialSamples(task, bits, labels, name, found.count)
+            return TrialSamples(task, bits, labels, name, found)
         if found.identified is None:
             raise FinettiError(
                 f"Whether the {n_samples} samples identify the hidden set is {found.reason}, so "

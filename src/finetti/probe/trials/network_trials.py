@@ -3,21 +3,27 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 
+from finetti.core.keys import generator
 from finetti.probe.tasks.trial_samples import TrialSamples
 from finetti.probe.tasks.validation import BLOCK, ErrorCount, allowed_errors, score_until
-from finetti.probe.trials.trace_recording import record_traces
+from finetti.probe.trials.traces import attention_mass, walsh_trace
 from finetti.probe.trials.trial_metrics import LearnerError, trial_metrics
 from finetti.studies.trials import Trial, TrialResult
 from finetti.training.cohort import CheckResult, TrainingRun
 
+TraceName = Literal["loss", "accuracy", "walsh", "attention"]
+N_BACKGROUNDS = 64  # settings of the other bits, for each setting of the hidden ones
+N_LOOKS = 256  # samples whose attention is averaged
+
 
 @dataclass
 class TrialState:
-    """What is known of a trial under way."""
+    """State of a trial under way: its samples, best validation and traces."""
 
     trial: Trial
     samples: TrialSamples
@@ -73,17 +79,29 @@ class NetworkTrials(ABC):
     def _record(
         self, state: TrialState, network: Any, step: int, loss: float, score: ErrorCount
     ) -> None:
-        entries = record_traces(
-            self.params["trace"],
-            step=step,
-            loss=loss,
-            score=score,
-            samples=state.samples,
-            probability=lambda bits: self._probability(network, bits),
-            learner=self.learner,
-            network=network,
-        )
-        for name, value in entries.items():
+        """Add an entry to each requested trace, and the step.
+
+        ``loss``: of the last step. ``accuracy``: on validation, with the number of samples that the
+        decision took as ``accuracy_samples``. ``walsh``: the mean Walsh–Fourier coefficient of
+        P(label = 1) on the parities of 0, 1, …, s hidden bits. ``attention``: the share of
+        attention on the hidden positions, head by head.
+        """
+        names, samples = self.params["trace"], state.samples
+        found: dict[str, Any] = {"step": step}
+        if "loss" in names:
+            found["loss"] = loss
+        if "accuracy" in names:
+            found |= {"accuracy": score.accuracy, "accuracy_samples": score.n_scored}
+        if "walsh" in names:
+            rng = generator(*samples.name, "walsh")
+            probability = partial(self._probability, network)
+            trace = walsh_trace(probability, samples.task, rng, N_BACKGROUNDS)
+            found["walsh"] = trace.by_degree().tolist()
+        if "attention" in names:
+            bits = samples.validation(0)[0][:N_LOOKS]
+            weights = np.asarray(self.learner.attention(network, bits))
+            found["attention"] = attention_mass(weights, samples.task).mean.tolist()
+        for name, value in found.items():
             state.trace.setdefault(name, []).append(value)
 
     def _validate(self, samples: TrialSamples, network: Any, allowed: int) -> ErrorCount:

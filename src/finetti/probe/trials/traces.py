@@ -1,4 +1,4 @@
-"""What a learner has found of the hidden rule: parities in its output, and where it looks."""
+"""Traces of a hidden rule in a learner: parities in its output, attention on its positions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,8 +13,7 @@ from finetti.boolean.language.truth_table import TruthTable
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_whole
 from finetti.core.statistics import mean_with_error
-from finetti.display.card import Card, Table
-from finetti.display.displayable import Displayable
+from finetti.display import Card, Displayable, Table
 from finetti.probe.tasks.hidden_rule import HiddenTask
 
 MAX_HIDDEN_BITS = 12  # whose settings are all run
@@ -74,7 +73,7 @@ def walsh_trace(
     rng: np.random.Generator,
     n_backgrounds: int = 256,
 ) -> WalshTrace:
-    """How much of each parity of hidden bits is in a predictor's output.
+    """Measure the Walsh–Fourier coefficients of a predictor's output on the hidden bits.
 
     ĝ(S) = 2^{-s} Σ_{b_I} χ_S(b_I) E[g(b) | b_I] for S ⊆ I, χ_S(b) = Π_{i∈S}(−1)^{b_i}: all 2^s
     settings of the hidden bits, each with the same random settings of the others (all settings, if

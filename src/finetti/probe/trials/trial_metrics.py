@@ -1,4 +1,4 @@
-"""What a trial says when it has ended: whether the rule was found, and if not, why."""
+"""The metrics of a trial: whether the rule was found, and if not, why."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -52,9 +52,11 @@ def trial_metrics(
     }
     if fit is not None:
         found |= {"train_accuracy": fit.accuracy, "fitted": int(fit.errors == 0)}
-    if samples.n_consistent is not None:
-        found["n_consistent"] = samples.n_consistent
-        found["identified"] = int(samples.n_consistent == 1)
+    consistent = samples.consistent
+    if consistent is not None and consistent.count is not None:
+        found["n_consistent"] = consistent.count
+    if consistent is not None and consistent.identified is not None:
+        found["identified"] = int(consistent.identified)
     if success:
         reason = "solved"
     elif found.get("identified") == 0:

@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from finetti.attention import Attention, FeedForward, LinearMap, project_ball, rbf_attention
-from finetti.attention.networks.weights import as_sequence, as_weights, draw, promote
+from finetti.attention.networks.weight_arrays import as_sequence, as_weights, draw, promote
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import as_whole
 from finetti.risk.networks.weight_limits import NormLimits
@@ -153,12 +153,6 @@ class AttentionNetwork(eqx.Module):
         """v_θ(x) of every token, (…, L, d)."""
         acting = self.limited()
         return jnp.matmul(*promote(acting.feed_forward(tokens), acting.value_weights))
-
-    def read(
-        self, tokens: ArrayLike, mask_token: ArrayLike, mask: ArrayLike | None = None
-    ) -> Float[Array, "n d_v"]:
-        """attn(q_θ(msk), k_θ(X), v_θ(X)): what the aggregation gets."""
-        return self.limited()._read(tokens, mask_token, mask)
 
     def _read(self, tokens: ArrayLike, mask_token: ArrayLike, mask: ArrayLike | None) -> Array:
         tokens = as_sequence(tokens, "tokens", "AttentionNetwork", self.token_dimension)

@@ -28,7 +28,7 @@ class DataShapes(NamedTuple):
 
     @classmethod
     def of(cls, data: Encoded) -> "DataShapes":
-        """Those of some data."""
+        """Return the sizes of the data."""
         _, length, dimension = data.tokens.shape
         return cls(length, dimension, data.target.shape[1])
 
@@ -42,7 +42,7 @@ class DataShapes(NamedTuple):
 
     @property
     def purpose(self) -> Purpose:
-        """What risk asks of a network."""
+        """Return the purpose by which models are recognized and refused."""
         forms = (
             "an Equinox, Flax or PyTorch module, a pair (init, apply), or a class or factory of "
             "these, which answers to (tokens, mask_token)"

@@ -10,8 +10,7 @@ from finetti.attention import LinearMap
 from finetti.core.errors import bad_argument
 from finetti.core.keys import generator
 from finetti.core.numbers import as_norm, as_whole
-from finetti.display.card import Card
-from finetti.display.displayable import Displayable
+from finetti.display import Card, Displayable
 from finetti.latent import Encoded, FiniteAtoms
 from finetti.latent.world import LatentModel
 from finetti.risk.minimization import (

@@ -10,10 +10,7 @@ from finetti.bounds import Sample
 from finetti.bounds.exchangeability import TransferApproximation, transfer_matrix
 from finetti.core.arrays import check_finite
 from finetti.core.errors import bad_argument
-from finetti.display.card import Card, Table
-from finetti.display.charts.bar_charts import waterfall
-from finetti.display.charts.line_charts import Chart
-from finetti.display.displayable import Displayable
+from finetti.display import Card, Chart, Displayable, Table, waterfall
 from finetti.risk.theorems.context_table import ContextTable, largest_squares, uniform_error
 from finetti.risk.theorems.minimax_fit import uniform_fit
 from finetti.risk.theorems.recovery_gap import recovery_gap
@@ -124,7 +121,7 @@ class TransferReport(Displayable):
 
     @property
     def terms(self) -> list[dict[str, Any]]:
-        """What the right side is made of: term, formula, and value."""
+        """Return the terms of the right side: term, formula, and value."""
         values = {term.name: term.value for term in self.bound.terms}
         return [
             {"term": name, "formula": formula, "value": values.get(name, 0.0)}

@@ -8,8 +8,7 @@ import numpy as np
 from finetti.bounds import Sample
 from finetti.bounds.exchangeability import SurrogateApproximation
 from finetti.core.errors import bad_argument
-from finetti.display.card import Card
-from finetti.display.displayable import Displayable
+from finetti.display import Card, Displayable
 from finetti.latent import Encoded, FiniteAtoms
 from finetti.risk.minimization import predictions
 from finetti.risk.networks.attention_network import AttentionNetwork

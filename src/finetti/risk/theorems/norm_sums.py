@@ -15,7 +15,7 @@ MAX_LINEAR_ENTRIES = 100_000  # of the Jacobian of a linear program
 
 @dataclass(frozen=True, eq=False)
 class NormSumMinimum:
-    """What was found, and how much better it could be.
+    """The minimum that was found, with a certificate from below.
 
     Args:
         value: the mean of norms at ``move``, which is at least the minimum.

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 
 from finetti.core.errors import bad_argument
-from finetti.display.card import Card
-from finetti.display.displayable import Displayable
+from finetti.display import Card, Displayable
 from finetti.risk.theorems.minimax_fit import uniform_fit
 
 

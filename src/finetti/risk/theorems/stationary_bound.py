@@ -11,8 +11,7 @@ from finetti.core.conversion import as_array
 from finetti.core.errors import bad_argument
 from finetti.core.numbers import largest_of
 from finetti.core.precision import float64
-from finetti.display.card import Card
-from finetti.display.displayable import Displayable
+from finetti.display import Card, Displayable
 from finetti.latent import Encoded
 from finetti.risk.minimization import as_encoded
 from finetti.risk.networks.user_network import as_network
@@ -47,7 +46,7 @@ class OptimizationBound(Displayable):
 
     @property
     def gap(self) -> float:
-        """How far the floor is from the value."""
+        """Return the gap between the value and its certified floor."""
         return self.value - self.dual
 
     @property

@@ -8,12 +8,19 @@ from typing import Any
 
 from finetti.bounds.bound import Bound
 from finetti.bounds.description import BoundSettings
+from finetti.bounds.evaluation.solve import check_goal
+from finetti.bounds.evaluation.solve import solve as solve_for
+from finetti.bounds.evaluation.sweep import (
+    N_POINTS,
+    Sensitivities,
+    Sweep,
+    SweepVariable,
+    sensitivities,
+)
+from finetti.bounds.evaluation.sweep import sweep as sweep_bounds
+from finetti.bounds.evaluation.symbols import explain_symbols
 from finetti.bounds.registry import build_bounds, load_bounds, unread_norms
 from finetti.bounds.sample import Sample
-from finetti.bounds.solve import solve as solve_for
-from finetti.bounds.sweep import N_POINTS, Sensitivities, Sweep, SweepVariable, sensitivities
-from finetti.bounds.sweep import sweep as sweep_bounds
-from finetti.bounds.symbols import explain_symbols
 from finetti.bounds.value import BoundValue, Comparison, finite
 from finetti.core.errors import InputError
 from finetti.core.files import parse_json, read_file
@@ -168,10 +175,7 @@ def evaluate_bound(
     """
     _refuse_both("sweep", sweep, "measured", measured)
     _refuse_both("sweep", sweep, "sensitivity", sensitivity or None)
-    if (solve is None) != (gap is None):
-        raise InputError('`solve` and `gap` go together, for example solve="samples", gap=0.1.')
-    if constant is not None and solve is None:
-        raise InputError('`constant` needs `solve`, for example solve="samples", gap=0.1.')
+    check_goal(solve, gap, constant)
     registry = load_bounds()
     chosen = [registry[name] for name in names]
     settings = BoundSettings(

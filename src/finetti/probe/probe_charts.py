@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from finetti.core.errors import bad_argument
+from finetti.display import Chart, side_by_side
 from finetti.display.charts.chart_axes import axis_channel, color_channels
 from finetti.display.charts.chart_theme import FONT, GRAY, INK, PALETTE, chart_config
-from finetti.display.charts.line_charts import Chart, side_by_side
 from finetti.probe.analysis.probe_analysis import Analysis, Key
 from finetti.probe.analysis.scaling_laws import FORMULAS, ScalingLaws
 from finetti.probe.analysis.trial_tables import Frame
@@ -193,7 +193,7 @@ def critical_chart(
 def _vertical_range(
     points: list[dict[str, Any]], lines: list[dict[str, Any]], floor: list[dict[str, Any]]
 ) -> tuple[float, float]:
-    """All sizes, laws and bounds; of bands that would hide these by their width, a part."""
+    """Return the vertical range: all sizes, laws and bounds, and as much of the bands as fits."""
     ends = [each[f] for each in points for f in ("low", "high", "m") if each[f] is not None]
     values = [*ends, *(each["m"] for each in (*lines, *floor))] or [1.0]
     low = min([*values, *(each["low"] for each in lines)])

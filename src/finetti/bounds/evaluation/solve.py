@@ -78,6 +78,14 @@ def _neighborhood(excess: Callable[[int], float], low: float, high: float) -> tu
         step *= 64
 
 
+def check_goal(solve: str | None, gap: float | None, constant: float | None = None) -> None:
+    """Refuse a part of what `solve` needs."""
+    if (solve is None) != (gap is None):
+        raise InputError('`solve` and `gap` go together, for example solve="samples", gap=0.1.')
+    if constant is not None and solve is None:
+        raise InputError('`constant` needs `solve`, for example solve="samples", gap=0.1.')
+
+
 def solve(
     bound: Any, count: str, gap: float, sample: Sample, constant: float | None = None
 ) -> BoundValue:

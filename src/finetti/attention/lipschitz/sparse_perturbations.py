@@ -4,19 +4,19 @@
 shapes; a sequence of tokens is one without batch axes.
 """
 
-import equinox as eqx
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from finetti.attention.lipschitz import sparse_variables as constants
+from finetti.attention.lipschitz import sparse_constants as constants
 from finetti.attention.lipschitz.perturbation import Perturbation, as_tokens, layer_pairs
-from finetti.attention.networks.head import Head
+from finetti.attention.networks.multihead import MultiHead
 from finetti.attention.networks.projected_transformer import ProjectedLayer, ProjectedTransformer
-from finetti.attention.networks.self_attention import TokenReadout
-from finetti.attention.networks.softmax_constants import softmax_constant
-from finetti.attention.networks.weights import as_weights, promote
+from finetti.attention.networks.token_maps import TokenReadout
+from finetti.attention.networks.weight_arrays import as_weights, promote
 from finetti.core.errors import bad_argument
 from finetti.core.forms import Form, check_form
 from finetti.core.norms import sequence_norm, spectral
@@ -40,35 +40,43 @@ def softmax_perturbation(
     other = as_weights(other, "other", owner, "(T,)", scores.shape)
     scores, other = promote(scores, other)
     moved = jnp.sum(jnp.abs(jax.nn.softmax(scores) - jax.nn.softmax(other)))
-    bound = softmax_constant(form) * jnp.max(jnp.abs(scores - other))
+    bound = constants.softmax_constant(form) * jnp.max(jnp.abs(scores - other))
     return Perturbation(moved, bound, "Corollary A.7, edelman2022", form)
 
 
 def head_perturbation(
-    head: Head, other: Head, tokens: ArrayLike, query: ArrayLike, form: Form = "derived"
+    head: MultiHead, other: MultiHead, tokens: ArrayLike, query: ArrayLike, form: Form = "derived"
 ) -> Perturbation:
     """‖f − f̂‖ ≤ C_Norm L_out B_in B_X ‖Score − Score^‖_∞ + L_out ‖φ_in − φ̂_in‖_{2,∞}
 
-    Lemma 4.3, edelman2022; φ_out is that of ``head`` for both.
+    Lemma 4.3, edelman2022, for the head σ(softmax(zᵀMXᵀ)XW_V)W_C: there Score(x, z) = zᵀMx and
+    φ_in(x) = W_Vᵀx with B_in = ‖W_V‖, φ_out(x) = W_Cᵀσ(x) with L_out = L_σ‖W_C‖ is that of
+    ``head`` for both, and C_Norm = 1 (printed 2).
 
     Args:
-        head, other: two heads, with scores and φ_in of their own.
+        head, other: two heads, `MultiHead.single`, with scores and values of their own.
         tokens: X, shape (T, d).
         query: z, shape (d_z,).
-        form: "derived" (C_Norm = 1 for softmax) or "printed" (2).
     """
-    tokens = as_tokens(tokens, "tokens", "head_perturbation")
-    query = as_weights(query, "query", "head_perturbation", "(d_z,)", (None,))
-    other = eqx.tree_at(lambda module: module.phi_out, other, head.phi_out)
-    moved = jnp.linalg.norm(head(tokens, query) - other(tokens, query))
-    scores = head.score(tokens, query[None]) - other.score(tokens, query[None])
+    owner = "head_perturbation"
+    tokens = as_tokens(tokens, "tokens", owner)
+    query = as_weights(query, "query", owner, "(d_z,)", (None,))
+    if head.n_heads != 1 or other.n_heads != 1:
+        raise bad_argument("head", owner, "one head, like `other`", f"{head.n_heads} heads")
+    outputs = head.output_weights
+    if outputs is None:
+        raise bad_argument("head", owner, "a head with output weights", "none")
+    other = dataclasses.replace(other, output_weights=outputs, activation=head.activation)
+    moved = jnp.linalg.norm(head(query[None], tokens) - other(query[None], tokens))
+    scores = query @ (head.score_matrices - other.score_matrices)[0] @ tokens.T
+    values = tokens @ (head.value_weights - other.value_weights)[0]
     bound = constants.head_bound(
         score_change=jnp.max(jnp.abs(scores)),
-        value_change=sequence_norm(head.phi_in(tokens) - other.phi_in(tokens)),
+        value_change=sequence_norm(values),
         radius=sequence_norm(tokens),
-        in_growth=head.in_growth,
-        out_lipschitz=head.out_lipschitz,
-        norm_lipschitz=head.norm_lipschitz(form),
+        in_growth=spectral(head.value_weights[0]),
+        out_lipschitz=head.activation.lipschitz * spectral(outputs[0]),
+        norm_lipschitz=constants.softmax_constant(form),
     )
     return Perturbation(moved, bound, "Lemma 4.3, edelman2022", form)
 

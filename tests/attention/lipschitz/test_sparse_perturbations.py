@@ -13,9 +13,9 @@ from finetti.attention.lipschitz import (
     readout_perturbation,
     softmax_perturbation,
 )
-from finetti.attention.networks.head import Head
+from finetti.attention.networks.multihead import MultiHead
 from finetti.attention.networks.projected_transformer import ProjectedLayer, ProjectedTransformer
-from finetti.attention.networks.self_attention import TokenReadout
+from finetti.attention.networks.token_maps import TokenReadout
 from finetti.core.errors import InputError
 
 RNG = np.random.default_rng(5)
@@ -23,6 +23,7 @@ WEIGHTS = [RNG.normal(size=shape) for shape in ((4, 3), (4, 3), (4, 3), (3, 4))]
 MOVED = [w + 0.1 * RNG.normal(size=w.shape) for w in WEIGHTS]
 TOKENS = RNG.normal(size=(5, 4))
 OTHER_TOKENS = TOKENS + 0.1 * RNG.normal(size=TOKENS.shape)
+SEVERAL = MultiHead(*(np.stack([w, w]) for w in WEIGHTS))
 LAYER, OTHER = ProjectedLayer(*WEIGHTS), ProjectedLayer(*MOVED)
 
 
@@ -77,7 +78,7 @@ def test_a_15_is_a_13_and_a_14_and_the_outer_matrix():
 
 
 def test_lemma_4_3_for_a_transformer_head_is_a_13():
-    head, other = Head.transformer(*WEIGHTS), Head.transformer(*MOVED[:3], WEIGHTS[3])
+    head, other = MultiHead.single(*WEIGHTS), MultiHead.single(*MOVED)
     found = head_perturbation(head, other, TOKENS, TOKENS[2])
     scores = TOKENS @ (WEIGHTS[0] @ WEIGHTS[1].T - MOVED[0] @ MOVED[1].T).T @ TOKENS[2]
     values = longest(TOKENS @ (WEIGHTS[2] - MOVED[2]))
@@ -119,6 +120,7 @@ def test_unmoved_is_zero_and_many_draws_are_one_call():
         (lambda: softmax_perturbation(np.zeros(2), np.zeros(3)), "other"),
         (lambda: softmax_perturbation(np.zeros(2), np.zeros(2), "sharp"), "form"),
         (lambda: attention_token_perturbation(LAYER, TOKENS, TOKENS[:2]), "other"),
+        (lambda: head_perturbation(SEVERAL, SEVERAL, TOKENS, TOKENS[2]), "head"),
         (lambda: attention_weight_perturbation(LAYER, OTHER, TOKENS[0]), "tokens"),
         (lambda: layer_perturbation(LAYER, OTHER, TOKENS, TOKENS[:2]), "other_tokens"),
         (

@@ -1,46 +1,35 @@
-"""The self-attention layer: every token is a query, positions are added, [CLS] is read."""
+"""Maps on tokens: W, positions that are added, and the read-out of one token."""
 
 import equinox as eqx
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from finetti.attention.networks.multihead import ConcatenatedHeads, MultiHead
-from finetti.attention.networks.weights import as_sequence, as_weights, promote
+from finetti.attention.networks.weight_arrays import as_sequence, as_weights, promote
 from finetti.core.errors import bad_argument
 from finetti.core.norms import spectral
 
 
-class SelfAttention(eqx.Module):
-    """Y = MHA(X; W): each token of a sequence reads all of them (Section 3.2, edelman2022).
+class LinearMap(eqx.Module):
+    """Wᵀx of every token x.
 
     Args:
-        heads: a `MultiHead` or `ConcatenatedHeads`.
+        weights: W, shape (d, k).
 
-    >>> import jax
-    >>> layer = SelfAttention(MultiHead.init(jax.random.key(0), n_heads=2, dimension=8))
-    >>> layer(jax.random.normal(jax.random.key(1), (3, 10, 8))).shape
-    (3, 10, 8)
+    >>> import jax.numpy as jnp
+    >>> LinearMap(jnp.diag(jnp.array([3.0, 2.0])))(jnp.array([1.0, -1.0]))
+    Array([ 3., -2.], dtype=float32)
     """
 
-    heads: MultiHead | ConcatenatedHeads
+    weights: Float[Array, "d k"]
 
-    def __call__(
-        self, tokens: ArrayLike, mask: ArrayLike | None = None, *, is_causal: bool = False
-    ) -> Float[Array, "*batch T d_out"]:
-        """Y of shape (\\*batch, T, d_out); ``mask`` and ``is_causal`` as in `MultiHead`."""
-        return self.heads(tokens, tokens, mask, is_causal=is_causal)
+    def __init__(self, weights: ArrayLike):
+        self.weights = as_weights(weights, "weights", "LinearMap", "(d, k)", (None, None))
 
-    def posterior(
-        self,
-        tokens: ArrayLike,
-        mask: ArrayLike | None = None,
-        predictive: bool = False,
-        *,
-        is_causal: bool = False,
-    ) -> tuple[Float[Array, "*batch T d_out"], Float[Array, "*batch T d_out"]]:
-        """Y and the variance of its entries, as in `MultiHead.posterior`."""
-        return self.heads.posterior(tokens, tokens, mask, predictive, is_causal=is_causal)
+    def __call__(self, tokens: Float[Array, "*lead d"]) -> Float[Array, "*lead k"]:
+        """Wᵀx."""
+        tokens, weights = promote(tokens, self.weights)
+        return tokens @ weights
 
 
 class Positions(eqx.Module):
@@ -66,26 +55,6 @@ class Positions(eqx.Module):
         return tokens + jnp.broadcast_to(vectors, tokens.shape)
 
 
-class ClassToken(eqx.Module):
-    """Puts the token [CLS] before a sequence (Section 3.2, edelman2022).
-
-    Args:
-        vector: x_[CLS], shape (d,), a leaf that can be trained.
-    """
-
-    vector: Float[Array, " d"]
-
-    def __init__(self, vector: ArrayLike):
-        self.vector = as_weights(vector, "vector", "ClassToken", "(d,)", (None,))
-
-    def __call__(self, tokens: ArrayLike) -> Float[Array, "*batch tokens d"]:
-        """The sequence with [CLS] as its token 0."""
-        tokens = as_sequence(tokens, "tokens", "ClassToken", len(self.vector))
-        tokens, vector = promote(tokens, self.vector)
-        first = jnp.broadcast_to(vector, (*tokens.shape[:-2], 1, len(vector)))
-        return jnp.concatenate([first, tokens], axis=-2)
-
-
 class TokenReadout(eqx.Module):
     """wᵀy_[CLS], or Wᵀy of any one position: a number or a vector per sequence.
 
@@ -94,7 +63,7 @@ class TokenReadout(eqx.Module):
 
     Args:
         weights: w, shape (d,), or W, shape (d, d_y).
-        position: which token is read; 0 is where `ClassToken` puts [CLS].
+        position: which token is read; 0 where [CLS] is put first.
 
     >>> import jax.numpy as jnp
     >>> TokenReadout(jnp.array([1.0, -1.0]))(jnp.array([[5.0, 3.0], [0.0, 0.0]]))

@@ -11,12 +11,12 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from finetti.attention.lipschitz import exchangeability as constants
+from finetti.attention.lipschitz import exchangeable_constants as constants
 from finetti.attention.lipschitz.perturbation import Perturbation, as_tokens, layer_pairs
 from finetti.attention.modules.smoother import KernelSmoother
 from finetti.attention.networks.multihead import MultiHead
 from finetti.attention.networks.residual_transformer import FeedForward, ResidualTransformer
-from finetti.attention.networks.weights import as_weights, promote
+from finetti.attention.networks.weight_arrays import as_weights, promote
 from finetti.core.arrays import check_positive, is_concrete
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.forms import Form, check_form

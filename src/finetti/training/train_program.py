@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 
 
-class Rules(NamedTuple):
+class TrainConfig(NamedTuple):
     """What all runs have in common."""
 
     loss: Any
@@ -18,7 +18,7 @@ class Rules(NamedTuple):
     n_steps: int
 
 
-class Held(NamedTuple):
+class Frozen(NamedTuple):
     """What a run has and training leaves as it is: leaves that are not trained, data, a key."""
 
     untrained: Any
@@ -26,7 +26,7 @@ class Held(NamedTuple):
     key: Any
 
 
-class Moving(NamedTuple):
+class TrainState(NamedTuple):
     """What training changes."""
 
     params: Any
@@ -34,51 +34,51 @@ class Moving(NamedTuple):
     step: Any
 
 
-def _steps(rules: Rules, held: Held, start: Moving) -> tuple[Moving, Any]:
+def _steps(config: TrainConfig, frozen: Frozen, start: TrainState) -> tuple[TrainState, Any]:
     """``n_steps`` steps of one run. All randomness is that of its key and of the step's number."""
 
     def objective(params: Any, batch: Any, key: Any) -> Any:
-        return rules.loss(eqx.combine(params, held.untrained), batch, key)
+        return config.loss(eqx.combine(params, frozen.untrained), batch, key)
 
-    def step(now: Moving, _: None) -> tuple[Moving, Any]:
-        key = jax.random.fold_in(held.key, now.step)
-        batch = held.data
-        if rules.stream is not None:
+    def step(now: TrainState, _: None) -> tuple[TrainState, Any]:
+        key = jax.random.fold_in(frozen.key, now.step)
+        batch = frozen.data
+        if config.stream is not None:
             key, drawn = jax.random.split(key)
-            batch = rules.stream(held.data, drawn, now.step)
+            batch = config.stream(frozen.data, drawn, now.step)
         value, gradient = jax.value_and_grad(objective)(now.params, batch, key)
         with jax.numpy_dtype_promotion("standard"):  # which Optax's own formulas rely on
-            updates, optimizer = rules.update(gradient, now.optimizer, now.params)
-        return Moving(eqx.apply_updates(now.params, updates), optimizer, now.step + 1), value
+            updates, optimizer = config.update(gradient, now.optimizer, now.params)
+        return TrainState(eqx.apply_updates(now.params, updates), optimizer, now.step + 1), value
 
-    return lax.scan(step, start, length=rules.n_steps)
+    return lax.scan(step, start, length=config.n_steps)
 
 
 @eqx.filter_jit(donate="all-except-first")
-def advance(fixed: tuple[Rules, Held], moving: Moving) -> tuple[Moving, Any]:
+def run_steps(fixed: tuple[TrainConfig, Frozen], state: TrainState) -> tuple[TrainState, Any]:
     """``n_steps`` steps of every slot, and their losses (slots, n_steps).
 
     Every array of a run has one more axis in front, for the slots.
     """
-    rules, held = fixed
-    if len(moving.step) > 1:
+    config, frozen = fixed
+    if len(state.step) > 1:
         return eqx.filter_vmap(_steps, in_axes=(None, eqx.if_array(0), eqx.if_array(0)))(
-            rules, held, moving
+            config, frozen, state
         )
     # A batch of one is slower than none.
-    only = jax.tree.map(lambda leaf: leaf[0] if eqx.is_array(leaf) else leaf, (held, moving))
-    return jax.tree.map(lambda leaf: leaf[None], _steps(rules, *only))
+    only = jax.tree.map(lambda leaf: leaf[0] if eqx.is_array(leaf) else leaf, (frozen, state))
+    return jax.tree.map(lambda leaf: leaf[None], _steps(config, *only))
 
 
 @eqx.filter_jit
-def take(tree: Any, slot: Any) -> Any:
+def get_slot(tree: Any, slot: Any) -> Any:
     """What one slot holds."""
     return jax.tree.map(lambda leaf: leaf[slot] if eqx.is_array(leaf) else leaf, tree)
 
 
 @eqx.filter_jit(donate="all-except-first")
-def put(change: tuple[Any, Any], tree: Any) -> Any:
-    """The tree with something new in the place of what a slot held; ``change`` is (slot, new)."""
+def set_slot(change: tuple[Any, Any], tree: Any) -> Any:
+    """The tree with something new in the place of what a slot frozen; ``change`` is (slot, new)."""
     slot, new = change
 
     def replaced(leaf: Any, each: Any) -> Any:

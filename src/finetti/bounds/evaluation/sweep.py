@@ -9,10 +9,10 @@ import numpy as np
 
 from finetti.bounds.bound import Bound
 from finetti.bounds.description import BoundSettings, map_norms
+from finetti.bounds.evaluation.solve import COUNTS, check_goal
+from finetti.bounds.evaluation.solve import solve as solve_for
 from finetti.bounds.registry import check_norms, unread_norms
 from finetti.bounds.sample import Sample
-from finetti.bounds.solve import COUNTS
-from finetti.bounds.solve import solve as solve_for
 from finetti.bounds.value import BoundValue, exp_of
 from finetti.core.errors import FinettiError, InputError, UnsupportedError, bad_argument
 from finetti.core.forms import Form
@@ -243,8 +243,7 @@ def sweep(
             f"Bounds on a {quantities[0]} and on a {quantities[1]} cannot share a chart. Sweep "
             "bounds on one quantity at a time."
         )
-    if (solve is None) != (gap is None):
-        raise InputError("`solve` and `gap` go together, as in solve='samples', gap=0.1.")
+    check_goal(solve, gap, constant)
     if solve in COUNTS and variable.field == COUNTS[solve][0]:
         raise InputError(f"Cannot both sweep and solve for {solve}. Sweep something else.")
     if not len(values):
