@@ -74,12 +74,15 @@ class BinomialCertificate(Certificate):
 
 def _largest_rate(rate: float, n: int, log_limit: float) -> float:
     """R at which log P(Bin(n, R) ≤ nR̂) is ``log_limit``."""
+    limit = math.exp(math.log(-log_limit) - math.log(n))
+    if n > 2**53:  # more than floats count: Chernoff's bound, which is as sharp there
+        return upper_relative_entropy(rate, limit)
     errors = round(rate * n)
     if errors >= n:
         return 1.0
     if errors == 0:  # (1 − R)^n
-        return -math.expm1(log_limit / n) if n < 1e300 else 0.0
-    high = upper_relative_entropy(errors / n, -log_limit / n)  # Chernoff: at least as large
+        return -math.expm1(-limit)
+    high = upper_relative_entropy(errors / n, limit)  # Chernoff: at least as large
 
     def excess(found: float) -> float:
         return log_binomial_tail(errors, n, found) - log_limit

@@ -26,10 +26,14 @@ def gaussian_divergence(distance: float, dimension: int, scale: float, prior_sca
     owner = "gaussian_divergence"
     distance = as_norm(distance, "distance", owner)
     count = as_whole(dimension, "dimension", owner)
-    ratio = as_positive(scale, "scale", owner) / as_positive(prior_scale, "prior_scale", owner)
-    log_ratio = 2 * math.log(ratio)
-    spread = math.expm1(log_ratio) - log_ratio
-    return ((distance / prior_scale) ** 2 + count * spread) / 2
+    width, prior = (
+        as_positive(value, name, owner)
+        for name, value in (("scale", scale), ("prior_scale", prior_scale))
+    )
+    log_ratio = 2 * (math.log(width) - math.log(prior))
+    spread = math.expm1(min(log_ratio, 700.0)) - log_ratio
+    moved = distance / prior
+    return (moved * moved + count * spread) / 2
 
 
 class GaussianCertificate(Certificate):
