@@ -26,8 +26,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from finetti.attention import ConditionalMean, KernelSmoother
-from finetti.core.numbers import largest_of
-from finetti.core.precision import float64
+from finetti.core.numerics.extremes import largest_of
+from finetti.core.numerics.float64 import float64
 from finetti.kernels import RBF, Linear, Matern, Polynomial
 
 FORWARD_RTOL, GRADIENT_RTOL = 1e-4, 1e-3

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from finetti.core.numbers import largest_of, smallest_of
+from finetti.core.numerics.extremes import largest_of, smallest_of
 
 ROOT = Path(__file__).parent.parent
 WHOLE = {  # counts, widths and depths
@@ -46,7 +46,7 @@ SETTINGS = {  # limits of charts, of memory and of searches, no results
 }
 PAIRS = {  # a number and what belongs to it; the number is checked, or compared with, elsewhere
     "bounds/covering/dudley.py": ("min(best, (",),
-    "bounds/covering/linear.py": ("min((log_log_refined_cover(",),
+    "bounds/covering/linear_covering.py": ("min((log_log_refined_cover(",),
     "claims/exchangeability/stationary_points.py": ("min(answers, key=",),
     "tests/bounds/exchangeability/test_exchangeability_mpmath.py": (
         "max(gamma,",
@@ -105,9 +105,9 @@ def test_no_maximum_forgets_nan():
     found = {
         (place, call)
         for place, call in found
-        if place != "core/numbers.py" and not call.startswith(ALLOWED.get(place, ()))
+        if place != "core/plain_data.py" and not call.startswith(ALLOWED.get(place, ()))
     }
-    assert not found, "collect with largest_of or smallest_of of finetti.core.numbers"
+    assert not found, "collect with largest_of or smallest_of of finetti.core.plain_data"
 
 
 @pytest.mark.parametrize(

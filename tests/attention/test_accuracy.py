@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 from finetti.attention import ConditionalMean, KernelSmoother, cme_solve, kernel_attention
-from finetti.core import block_cg
-from finetti.core.solves import Status
+from finetti.core.linalg import block_cg
+from finetti.core.linalg.positive_definite import Status
 from finetti.kernels import RBF, Linear
 
 pytestmark = pytest.mark.rounding

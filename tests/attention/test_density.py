@@ -6,7 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finetti.attention import KernelSmoother, Softmax, sphere_constants, sphere_rule
+from finetti.attention import KernelSmoother, Softmax
+from finetti.core import sphere_constants, sphere_rule
 from finetti.core.errors import InputError
 from finetti.kernels import RBF, Exponential
 

@@ -1,6 +1,6 @@
 """Programs that hold two batched LAPACK calls can wait for themselves for ever: there are none.
 
-See `finetti.core.lapack`.
+See `finetti.core.linalg.lapack`.
 """
 
 import subprocess

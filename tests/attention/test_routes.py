@@ -12,9 +12,9 @@ from finetti.attention.cme import dense_system as linear
 from finetti.attention.cme import gram_products as gram_product
 from finetti.attention.cme.routes import Route
 from finetti.attention.decoding import factor_cache as decode
-from finetti.core.block_cg import conjugate_gradients
 from finetti.core.errors import InputError
-from finetti.core.solves import diagonal_floor
+from finetti.core.linalg.block_cg import conjugate_gradients
+from finetti.core.linalg.positive_definite import diagonal_floor
 from finetti.kernels import RBF, Exponential, Linear, Matern, Polynomial
 
 

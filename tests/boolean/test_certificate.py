@@ -15,7 +15,7 @@ from finetti.bounds.sparse_variables import (
     MultiHeadCovering,
 )
 from finetti.core.errors import InputError
-from finetti.core.numbers import smallest_of
+from finetti.core.numerics.extremes import smallest_of
 
 
 def test_a_certificate_is_plain_data_and_a_picture():

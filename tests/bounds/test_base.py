@@ -18,7 +18,7 @@ from finetti.bounds import (
     sweep,
 )
 from finetti.bounds import description as fields
-from finetti.bounds.evaluation.solve import smallest_count, whole_exp
+from finetti.bounds.count_solver import smallest_count, whole_exp
 from finetti.bounds.registry import Registry
 from finetti.bounds.sparse_variables import (
     CoveringConstantGap,

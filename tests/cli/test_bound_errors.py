@@ -7,7 +7,7 @@ import pytest
 from typer.main import get_command
 
 from finetti.bounds import BoundSettings, Sample, build_bounds, load_bounds, sweep
-from finetti.bounds.evaluation.solve import solve
+from finetti.bounds.count_solver import solve
 from finetti.cli.commands.bound_command import OF_NORMS
 from finetti.cli.main import app
 from finetti.cli.options import name_options, option_names

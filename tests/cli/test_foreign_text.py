@@ -11,7 +11,7 @@ import pytest
 from rich.text import Text
 
 import checkpoints as make
-from finetti.core.text import clean_text
+from finetti.core.plain_data import clean_text
 from finetti.display import Card, Displayable, Table
 from finetti.display.clean_console import CleanConsole
 

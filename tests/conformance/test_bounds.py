@@ -11,8 +11,8 @@ import pytest
 
 from finetti.bounds import BoundSettings, Sample, build_bounds, load_bounds
 from finetti.bounds.bound import ONE_HEAD, ONE_LAYER, NetworkShape
+from finetti.bounds.count_solver import COUNTS, solve
 from finetti.bounds.description import map_norms
-from finetti.bounds.evaluation.solve import COUNTS, solve
 from finetti.bounds.evaluation.sweep import larger_norms
 from finetti.bounds.evaluation.symbols import SYMBOLS, symbols_in
 from finetti.bounds.value import OF_THE_LOSS

@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as hnp
 from scipy import special
 
 from finetti.core.errors import InputError, UnsupportedError
-from finetti.core.precision import float64_inside
+from finetti.core.numerics.float64 import float64_inside
 from finetti.kernels import (
     RBF,
     Constant,

@@ -8,14 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finetti.core.arrays import (
-    check_finite,
-    check_positive,
-    check_rank,
-    has_nan,
-    is_concrete,
-    namespace,
-)
+from finetti.core.arguments import check_finite, check_positive, check_rank
+from finetti.core.arrays import has_nan, is_concrete, namespace
 from finetti.core.errors import InputError
 
 BAD = [np.array([1.0, np.nan]), jnp.array([jnp.inf, 1.0]), jnp.array([1, jnp.nan], jnp.bfloat16)]
@@ -91,7 +85,8 @@ def test_namespace_and_concreteness():
 
 def test_needs_no_jax():
     program = (
-        "import sys, numpy as np; from finetti.core.arrays import check_finite, namespace; "
+        "import sys, numpy as np; from finetti.core.arguments import check_finite; "
+        "from finetti.core.arrays import namespace; "
         "check_finite(np.ones(2), 'x', 'f'); assert namespace(np.ones(1)) is np; "
         "assert 'jax' not in sys.modules"
     )

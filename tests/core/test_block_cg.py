@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finetti.core.block_cg import conjugate_gradients
+from finetti.core.linalg.block_cg import conjugate_gradients
 
 SIZE = 200
 
@@ -65,5 +65,5 @@ def test_a_goal_below_rounding_ends(problem):
 
 
 def test_no_start_beyond_the_last_one(problem, monkeypatch):
-    monkeypatch.setattr("finetti.core.block_cg.MAX_RESTARTS", 0)
+    monkeypatch.setattr("finetti.core.linalg.block_cg.MAX_RESTARTS", 0)
     assert int(solve(*problem)[1].iterations) == 0

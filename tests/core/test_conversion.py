@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from finetti.core.conversion import as_array
+from finetti.core.arrays import as_array
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import finetti
-from finetti.core import lapack
+from finetti.core.linalg import lapack
 
 MATRIX = np.array([[4.0, 2.0, 0.4], [2.0, 3.0, 0.5], [0.4, 0.5, 1.0]])
 FACTOR = np.linalg.cholesky(MATRIX)

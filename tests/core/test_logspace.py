@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from finetti.core import logspace
 from finetti.core.errors import InputError
+from finetti.core.numerics import logspace
 
 TOLERANCE = 1e-14
 LOG2 = math.log(2)
@@ -176,5 +176,5 @@ def test_other_refusals():
 
 
 def test_import_needs_no_jax():
-    code = "import sys, finetti.core.logspace; sys.exit('jax' in sys.modules)"
+    code = "import sys, finetti.core.numerics.logspace; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finetti.core import triangular
+from finetti.core.linalg import triangular
 
 
 @pytest.fixture

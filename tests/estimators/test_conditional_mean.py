@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 
 from finetti.attention import ConditionalMean
 from finetti.core.errors import InputError
-from finetti.core.precision import float64
+from finetti.core.numerics.float64 import float64
 from finetti.estimators import ConditionalMeanClassifier, ConditionalMeanRegressor
 from finetti.estimators.grams import padding
 from finetti.estimators.weighted_kernel import WeightedKernel

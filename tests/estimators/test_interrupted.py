@@ -17,7 +17,7 @@ from finetti.estimators import (
     random_features,
 )
 from finetti.kernels import RBF
-from finetti.kernels.precision import in_float64
+from finetti.kernels.kernel import in_float64
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(64, 4, 3)) / 3**0.5

@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 
 from finetti.attention import KernelSmoother, Softmax
 from finetti.core.errors import InputError, UnsupportedError
-from finetti.core.precision import float64
+from finetti.core.numerics.float64 import float64
 from finetti.estimators import KernelSmootherRegressor
 from finetti.estimators.grams import median_distance
 from finetti.kernels import RBF, Exponential, Linear, Matern, Polynomial

@@ -7,7 +7,7 @@ import pytest
 from sklearn.linear_model import Ridge
 
 from finetti.core.errors import InputError
-from finetti.core.keys import generator, random_key
+from finetti.core.numerics.random_keys import generator, random_key
 from finetti.estimators import CorrelationPowerTarget, KeyPowerTarget, learn_targets, learning_chart
 from finetti.estimators.learning_curves import draw_model
 from finetti.estimators.token_regression import random_directions

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from finetti.attention.sphere import sphere_rule
 from finetti.core.errors import InputError, UnsupportedError
+from finetti.core.numerics.sphere_integrals import sphere_rule
 from finetti.kernels import RBF, Linear
 from finetti.latent import (
     Categorical,

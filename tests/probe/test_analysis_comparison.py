@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import optimize, special, stats
 
 from finetti.core.errors import InputError
-from finetti.core.numbers import to_plain
+from finetti.core.plain_data import to_plain
 from finetti.probe.analysis import learner_comparison as comparison
 from finetti.probe.analysis.paired_statistics import (
     holm,

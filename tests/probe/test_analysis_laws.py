@@ -8,8 +8,8 @@ import pytest
 from scipy import optimize
 
 from finetti.core.errors import InputError
-from finetti.core.numbers import to_plain
-from finetti.core.statistics import Interval
+from finetti.core.plain_data import to_plain
+from finetti.core.statistics.intervals import Interval
 from finetti.probe.analysis.critical_size import CriticalSize
 from finetti.probe.analysis.scaling_laws import fit_law, fit_laws
 

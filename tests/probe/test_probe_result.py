@@ -10,8 +10,8 @@ import pytest
 
 from browser import needs_browser, open_browser
 from finetti.probe.probe_experiment import ProbeExperiment
-from finetti.probe.probe_page import _critical
-from finetti.probe.probe_result import REASONS, ProbeResult
+from finetti.probe.probe_page import ProbeResult, _critical
+from finetti.probe.probe_result import REASONS
 from finetti.probe.search.search_design import SearchDesign
 from finetti.probe.search.search_rounds import SearchReport
 

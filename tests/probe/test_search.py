@@ -10,7 +10,7 @@ from pandas.testing import assert_frame_equal
 from scipy import special, stats
 
 from finetti.core.errors import FinettiError, InputError
-from finetti.core.numbers import to_plain
+from finetti.core.plain_data import to_plain
 from finetti.probe import SearchDesign, search_critical
 from finetti.probe.search.curve_posterior import Counts, curve_posterior
 from finetti.probe.search.trial_allocation import allocate_trials

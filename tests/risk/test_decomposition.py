@@ -11,7 +11,7 @@ import pytest
 from finetti import attention, core, kernels
 from finetti.bounds import Sample
 from finetti.bounds.exchangeability import SingleRisk
-from finetti.core.keys import generator
+from finetti.core.numerics.random_keys import generator
 from finetti.latent import FiniteAtoms, LinearGaussian, WorldDraw
 from finetti.risk import (
     AttentionNetwork,

@@ -10,7 +10,7 @@ from finetti import core
 from finetti.risk import empirical_risk, minimize_risk, polish_network, predictions
 from finetti.risk.parameters import flatten, redraw, unflatten
 from finetti.training import cohort
-from finetti.training.cohort import advance
+from finetti.training.train_program import run_steps
 
 RNG = np.random.default_rng(0)
 TOKENS = RNG.normal(size=(40, 3, 2))
@@ -54,9 +54,9 @@ def test_a_prime_number_of_steps_is_one_program_call(monkeypatch):
 
     def counted(fixed, moving):
         calls.append(moving)
-        return advance(fixed, moving)
+        return run_steps(fixed, moving)
 
-    monkeypatch.setattr(cohort, "advance", counted)
+    monkeypatch.setattr(cohort, "run_steps", counted)
     minimize_risk(MeanToken(jnp.ones((2, 1))), DATA, seed=0, iterations=211, polish=0)
     assert len(calls) == 1
 

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from finetti.risk.risk_experiment import RiskExperiment
-from finetti.risk.risk_result import RiskResult
+from finetti.risk.risk_page import RiskResult
 from finetti.risk.risk_trial import RISK_PARTS
 
 

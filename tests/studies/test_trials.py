@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from finetti.core.errors import FinettiError, InputError, UnsupportedError
-from finetti.core.keys import seed_of
+from finetti.core.numerics.random_keys import seed_of
 from finetti.studies import Study
 from finetti.studies.coordinator import WaitingTrials
 from finetti.studies.source_code import find_source

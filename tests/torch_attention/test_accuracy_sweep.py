@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from finetti.core.numbers import largest_of
+from finetti.core.numerics.extremes import largest_of
 
 torch = pytest.importorskip("torch")
 

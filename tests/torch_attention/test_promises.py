@@ -211,7 +211,7 @@ def test_repeated_keys_at_a_small_ridge(is_causal):
 
 
 def test_the_floor_is_that_of_jax():
-    from finetti.core import solves
+    from finetti.core.linalg import positive_definite as solves
 
     assert diagonal_floor(300, 7) == solves.diagonal_floor(300, 7)
 

@@ -52,7 +52,3 @@ from .random_features.random_feature_mlp import RandomFeatureMLP as RandomFeatur
 from .random_features.rectified import arc_cosine as arc_cosine
 from .random_features.rectified import bivariate_normal_cdf as bivariate_normal_cdf
 from .random_features.rectified import rectified_product as rectified_product
-from .sphere import SphereConstants as SphereConstants
-from .sphere import mean_resultant as mean_resultant
-from .sphere import sphere_constants as sphere_constants
-from .sphere import sphere_rule as sphere_rule

@@ -11,10 +11,10 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
-from finetti.core.arrays import check_finite, check_rank
-from finetti.core.conversion import as_array
+from finetti.core.arguments import check_finite, check_rank
+from finetti.core.arrays import as_array
 from finetti.core.errors import InputError, UnsupportedError, bad_argument
-from finetti.core.precision import widest_float
+from finetti.core.numerics.float64 import widest_float
 
 
 class ContextArrays(NamedTuple):

@@ -27,7 +27,7 @@ from finetti.attention.cme.plan import RouteName
 from finetti.attention.layout import CausalAlignment, arrange_heads
 from finetti.attention.normalized import masked_logits
 from finetti.core.errors import InputError, UnsupportedError
-from finetti.core.precision import float64_inside
+from finetti.core.numerics.float64 import float64_inside
 from finetti.kernels.kernel import Kernel, check_kernel
 from finetti.kernels.rbf import RBF
 

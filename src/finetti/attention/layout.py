@@ -13,10 +13,10 @@ from finetti.attention.context_batch import (
     clear_unreadable,
     set_aside_spoiled,
 )
-from finetti.core.arrays import check_finite, check_positive
-from finetti.core.conversion import as_array
+from finetti.core.arguments import check_finite, check_positive
+from finetti.core.arrays import as_array
 from finetti.core.errors import bad_argument
-from finetti.core.precision import widest_float
+from finetti.core.numerics.float64 import widest_float
 
 CausalAlignment = Literal["upper_left", "lower_right"]
 

@@ -19,7 +19,7 @@ from finetti.attention.context_batch import (
     set_aside_spoiled,
 )
 from finetti.attention.modules.attention_module import Attention
-from finetti.core.precision import float64_inside
+from finetti.core.numerics.float64 import float64_inside
 
 
 class RowAttention(Attention):

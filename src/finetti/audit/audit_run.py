@@ -20,8 +20,8 @@ from finetti.audit.proven import prove_checkpoint
 from finetti.audit.readers.checkpoint_files import open_checkpoint
 from finetti.audit.readers.stored_tensor import Checkpoint
 from finetti.bounds.sample import Sample
+from finetti.core.arguments import as_positive
 from finetti.core.errors import InputError
-from finetti.core.numbers import as_positive
 from finetti.display.progress import Progress, progress_bar
 
 OnProgress = Callable[[int, int, str], None]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.core.numbers import largest_of
+from finetti.core.numerics.extremes import largest_of
 
 EXACT_RTOL = 1e-9  # largest error in float64, relative to the largest value
 MAX_ROUNDING_RTOL = 1e-3  # what rounding may do at worst, relative to the smallest value

@@ -15,7 +15,7 @@ from finetti.boolean.verify.norm_bounds import head_capacities, norm_bounds
 from finetti.boolean.verify.verification import comparable
 from finetti.boolean.words import counted
 from finetti.core.errors import UnsupportedError
-from finetti.core.numbers import smallest_of
+from finetti.core.numerics.extremes import smallest_of
 
 Places = list[int]  # tokens: bits first, then readers
 

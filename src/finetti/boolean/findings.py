@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from finetti.boolean.check import finite_or_none
 from finetti.bounds.value import BoundValue
-from finetti.core.numbers import largest_of
+from finetti.core.numerics.extremes import largest_of
 
 NORM_RTOL = 1 + 1e-9
 

@@ -4,17 +4,18 @@ import abc
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, fields, is_dataclass, replace
+from functools import cache
 from typing import Any, ClassVar, Literal, Self, get_args
 
+from finetti.bounds.count_solver import COUNTS, solve
 from finetti.bounds.description import NAMES, READ, BoundSettings, Description
-from finetti.bounds.evaluation.solve import COUNTS, solve
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import OF_THE_LOSS, BoundKind, BoundValue, Term
+from finetti.core.arguments import Form, as_norm, as_whole, check_form
 from finetti.core.checked_fields import Checked, checked, one_of
 from finetti.core.errors import UnsupportedError
-from finetti.core.forms import Form, check_form
-from finetti.core.numbers import as_norm, as_whole
 from finetti.display.card import Card
+from finetti.display.catalog import import_modules
 from finetti.display.displayable import Displayable
 from finetti.display.formatting import format_value
 
@@ -106,6 +107,9 @@ class NetworkShape(Checked):
         return [words for each in assumes if (words := failures.get(each))]
 
 
+NAMED: "list[type[Bound]]" = []  # all bounds of the modules that are imported
+
+
 class Bound(Description, Displayable, abc.ABC):
     """A theorem applied to a class of functions; every assumption is a field.
 
@@ -140,6 +144,8 @@ class Bound(Description, Displayable, abc.ABC):
         super().__init_subclass__(**options)
         letter, dash, _ = getattr(cls, "name", "").partition("-")
         cls.paper = letter if dash and len(letter) == 1 else ""
+        if "name" in vars(cls):
+            NAMED.append(cls)
         if getattr(cls, "quantity", "") in OF_THE_LOSS and not cls.solves:
             cls.solves = {"samples": "Ask for a larger `gap`, or lower norms."}
 
@@ -288,15 +294,20 @@ def _described(described: Any) -> Iterator[tuple[str, str]]:
             yield each.name, format_value(value)
 
 
+@cache
+def named_bounds(package: str = "finetti.bounds") -> tuple[type[Bound], ...]:
+    """The bounds with a name in all modules of ``package``."""
+    modules = {each.__name__ for each in import_modules(package)}
+    return tuple(each for each in NAMED if each.__module__ in modules)
+
+
 def nearest_bound(bound: Any, shape: NetworkShape, form: Form) -> str:
     """The bound to take in place of a ``bound`` (or its class) that does not cover ``shape``."""
-    from finetti.bounds.registry import load_bounds  # which imports this module
-
-    registry, kinds = load_bounds(), [bound.quantity]
+    known, kinds = {each.name: each for each in named_bounds()}, [bound.quantity]
     if bound.quantity in OF_THE_LOSS:
         kinds.append("generalization gap")
     for kind in kinds:
-        found = [registry[name] for name in NEAREST if registry[name].quantity == kind]
+        found = [known[name] for name in NEAREST if known[name].quantity == kind]
         # Those of the same paper first: they speak of the same network.
         found.sort(key=lambda each: not bound.paper or each.paper != bound.paper)
         for each in found:

@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, field, fields, is_dataclass, replace
 from typing import Any, Self, cast
 
+from finetti.core.arguments import Form, as_norm, as_positive, as_whole, check_form
 from finetti.core.checked_fields import Check, Checked, checked, one_of
 from finetti.core.errors import InputError, bad_argument
-from finetti.core.forms import Form, check_form
-from finetti.core.numbers import as_norm, as_positive, as_whole
 
 MAX_PARTS = 10_000  # layers, or heads with norms of their own: one by one they take seconds
 UNSET: Any = type("Unset", (), {"__repr__": lambda self: "UNSET"})()  # no value was given

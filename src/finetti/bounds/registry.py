@@ -1,14 +1,13 @@
 """Finds the bounds: every final `Bound` of the subpackages of ``finetti.bounds``. No JAX."""
 
-import inspect
 from collections.abc import Sequence
 from functools import cache
 from typing import ClassVar
 
-from finetti.bounds.bound import Bound
+from finetti.bounds.bound import Bound, named_bounds
 from finetti.bounds.description import BoundSettings
 from finetti.core.errors import InputError, bad_argument
-from finetti.display.catalog import Catalog, import_modules
+from finetti.display.catalog import Catalog
 
 
 class Registry(Catalog[type[Bound]]):
@@ -22,18 +21,12 @@ class Registry(Catalog[type[Bound]]):
 
 @cache
 def load_bounds(package: str = "finetti.bounds") -> Registry:
-    """The subclasses of `Bound` with a name under ``package``, each where it is defined.
+    """The subclasses of `Bound` with a name under ``package``.
 
     >>> load_bounds()["S-thm-A.17"].citation
     'Theorem A.17, edelman2022'
     """
-    found = []
-    for module in import_modules(package):
-        for member in vars(module).values():
-            named = inspect.isclass(member) and issubclass(member, Bound) and "name" in vars(member)
-            if named and member.__module__ == module.__name__:
-                found.append(member)
-    return Registry(tuple(found))
+    return Registry(named_bounds(package))
 
 
 def build_bounds(chosen: Sequence[type[Bound]], settings: BoundSettings) -> list[Bound]:

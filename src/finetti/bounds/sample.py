@@ -4,9 +4,9 @@ import math
 from dataclasses import fields
 
 from finetti.bounds.value import log_of
+from finetti.core.arguments import as_norm, as_positive, as_whole
 from finetti.core.checked_fields import Checked, checked, real
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import as_norm, as_positive, as_whole
 
 
 class Sample(Checked):

@@ -5,10 +5,9 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from finetti.core.arguments import Form, as_norm
 from finetti.core.errors import UnsupportedError
-from finetti.core.forms import Form
-from finetti.core.logspace import log_sum
-from finetti.core.numbers import as_norm
+from finetti.core.numerics.logspace import log_sum
 from finetti.display.card import Card, Table
 from finetti.display.displayable import Displayable
 from finetti.display.formatting import format_number

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, SupportsFloat
 
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import to_plain
+from finetti.core.plain_data import to_plain
 from finetti.display.card import Card, Table
 from finetti.display.displayable import Displayable
 from finetti.display.formatting import format_interval, format_number

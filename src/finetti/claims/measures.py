@@ -19,7 +19,7 @@ import numpy as np
 
 from finetti.claims.claim import DERIVED, CheckMethod, Context
 from finetti.claims.evidence import Evidence, Measurement, at_most, close, trend, within
-from finetti.core.numbers import largest_of
+from finetti.core.numerics.extremes import largest_of
 from finetti.display.formatting import format_number
 
 Function = str | Callable[..., Any]
@@ -240,7 +240,7 @@ class Agreement:
 
 def slope_of_means(sizes: Sequence[int], samples: Sequence[np.ndarray]) -> float:
     """The power of the sizes in the means of the samples, which count by their standard errors."""
-    from finetti.core.statistics import power_law_slope
+    from finetti.core.statistics.power_laws import power_law_slope
 
     means, errors = [float(each.mean()) for each in samples], None
     if all(each.size > 1 for each in samples):

@@ -194,7 +194,7 @@ def wrong_version(claim: Claim, control: Control) -> Claim:
 
 def measure(claim: Claim, context: Context, form: str = DERIVED) -> Evidence:
     """The evidence for ``claim``, measured in float64."""
-    from finetti.core.precision import float64
+    from finetti.core.numerics.float64 import float64
 
     with float64():
         return claim.evidence(context, form)

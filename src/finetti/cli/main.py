@@ -22,7 +22,7 @@ from finetti.cli.options import DEBUG, Debug
 from finetti.cli.output import AGAIN, ends_with, say, tell
 from finetti.cli.pipes import forgive_closed_pipes, told_if_unwritten
 from finetti.core.errors import FinettiError
-from finetti.core.garbage import collect_rarely
+from finetti.core.process_tuning import relax_gc
 from finetti.studies.interruption import end_with_first_interruption
 
 
@@ -87,7 +87,7 @@ app.command("view")(view)
 
 def main() -> None:
     """Run ``finetti`` with the arguments of the process."""
-    collect_rarely()
+    relax_gc()
     forgive_closed_pipes()
     end_with_first_interruption()
     for stream in (sys.stdout, sys.stderr):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from finetti.core.text import clean_text
+from finetti.core.plain_data import clean_text
 from finetti.studies.interruption import ignore_interruptions
 
 if TYPE_CHECKING:

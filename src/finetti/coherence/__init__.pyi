@@ -1,8 +1,8 @@
 from .coherence_experiment import FAMILY as FAMILY
 from .coherence_experiment import load_predictor as load_predictor
 from .coherence_experiment import measure_coherence as measure_coherence
+from .coherence_page import CoherenceTable as CoherenceTable
 from .coherence_result import CoherenceRow as CoherenceRow
-from .coherence_result import CoherenceTable as CoherenceTable
 from .defects.defect import Defect as Defect
 from .defects.martingale_defect import martingale_defect as martingale_defect
 from .defects.order_defect import order_defect as order_defect

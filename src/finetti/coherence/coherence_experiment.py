@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from finetti.coherence.coherence_result import COLUMNS, CoherenceRow, CoherenceTable
+from finetti.coherence.coherence_page import CoherenceTable
+from finetti.coherence.coherence_result import COLUMNS, CoherenceRow
 from finetti.coherence.defects.context_orders import all_letters
 from finetti.coherence.defects.martingale_defect import (
     martingale_defect,
@@ -17,10 +18,9 @@ from finetti.coherence.predictors.context_predictor import AlphabetPredictor, Re
 from finetti.coherence.predictors.predictor_loading import Predicts, as_predictor, load_target
 from finetti.coherence.predictors.world_predictor import has_predictive, world_predictor
 from finetti.coherence.truth_distance import distance_at
-from finetti.core.arguments import one_hot
+from finetti.core.arguments import as_whole, one_hot
 from finetti.core.errors import InputError
-from finetti.core.keys import generator
-from finetti.core.numbers import as_whole
+from finetti.core.numerics.random_keys import generator
 from finetti.display import Progress, progress_bar
 from finetti.latent.named_worlds import worlds
 from finetti.latent.world import LatentModel, Pairs
@@ -85,7 +85,7 @@ def load_predictor(reference: str, directory: Any = ".") -> Predicts:
     True
     """
     if reference in FAMILY:
-        from finetti.core.precision import float64
+        from finetti.core.numerics.float64 import float64
 
         with float64():
             return as_predictor(FAMILY[reference].make(), name=reference)
@@ -164,7 +164,7 @@ def measure_coherence(
     expected = {name: member.expected for name, member in members.items()}
     total = N_STEPS * len(found) * len(lengths)
     with progress_bar("coherence", total, not quiet and on_change is None, "parts") as on_bar:
-        rows = _measure(found, world, truth, lengths, expected, on_change or on_bar, **sizes)
+        rows = _measure(found, world, lengths, expected, on_change or on_bar, sizes)
     return CoherenceTable(world, rows, seed)
 
 
@@ -185,26 +185,22 @@ def choose_world(world: LatentModel | str | None, predictors: Sequence[Predicts]
 def _measure(
     found: Sequence[Predicts],
     world: LatentModel,
-    truth: Predicts,
     lengths: Sequence[int],
     expected: Mapping[str, tuple[bool | None, ...]],
     on_change: Callable[[Progress], None],
-    *,
-    n_contexts: int,
-    n_queries: int,
-    n_sequences: int,
-    n_samples: int,
-    n_orders: int,
-    n_paths: int,
-    seed: int,
+    sizes: Mapping[str, int],
 ) -> tuple[CoherenceRow, ...]:
-    options: dict[str, Any] = {"n_paths": n_paths, "reference": truth, "seed": seed}
+    """Measure all targets at all lengths; ``sizes`` are those of `measure_coherence`."""
+    n_contexts, seed = sizes["n_contexts"], sizes["seed"]
+    options: dict[str, Any] = {"n_paths": sizes["n_paths"], "reference": world, "seed": seed}
+    draws = {"n_samples": sizes["n_samples"], **options}
     rows: list[CoherenceRow] = []
     for length in lengths:
         rng = generator("coherence", seed, world.name, length)
-        draw = world.sample(rng, n_contexts, length + n_queries)
+        tokens = world.sample(rng, n_contexts, length + sizes["n_queries"]).tokens
         for each in found:
-            context, query = _split(_readable(draw.tokens, each), length)
+            read = _readable(tokens, each)
+            context, query = _split(read, length)
             every = _all_contexts(each, length, n_contexts)
             context = context if every is None else every
 
@@ -213,24 +209,24 @@ def _measure(
                 on_change(Progress(N_STEPS * len(rows) + part, 0, activity))
 
             begin(0, "order")
-            order = order_defect(each, context, query, n_orders=n_orders, **options)
+            order = order_defect(each, context, query, n_orders=sizes["n_orders"], **options)
             moves = two = distance = None
             begin(1, "martingale")
             if _has_future(each, query, context):
-                moves = martingale_defect(each, context, query, n_samples=n_samples, **options)
+                moves = martingale_defect(each, context, query, **draws)
             begin(2, "two-step")
             if _has_two_steps(each):
-                two = two_step_defect(each, context, query, n_samples=n_samples, **options)
+                two = two_step_defect(each, context, query, **draws)
             begin(3, "distance to the truth")
             if not getattr(each, "categorical", False):
-                distance = distance_at(each, world, length, n_sequences, seed)
+                distance = distance_at(each, world, length, sizes["n_sequences"], seed)
             order, moves, two = (
                 found and replace(found, all_contexts=every is not None)
                 for found in (order, moves, two)
             )
             assert order is not None
             known = expected.get(each.name, (None, None, None))
-            moved = _one_token_moves(each, context, query, _readable(draw.tokens, each))
+            moved = _one_token_moves(each, context, query, read)
             rows.append(CoherenceRow(each.name, length, order, moves, two, distance, known, moved))
     return tuple(rows)
 

@@ -1,14 +1,10 @@
 """The page of a coherence run: the table, and defects and distance against the context length."""
 
-from typing import TYPE_CHECKING
-
+from finetti.coherence.coherence_result import CoherenceFindings, CoherenceRow
+from finetti.coherence.defects.defect import Defect
 from finetti.core.provenance import software
 from finetti.display import Chart, Document, Figure, Section, line_chart
 from finetti.display.pages.document import software_facts
-
-if TYPE_CHECKING:
-    from finetti.coherence.coherence_result import CoherenceRow, CoherenceTable
-    from finetti.coherence.defects.defect import Defect
 
 DEFECTS = {
     "order": "Largest change of an answer over orders of the context.",
@@ -22,7 +18,7 @@ DISTANCES = {
 }
 
 
-def coherence_page(found: "CoherenceTable", command: str = "") -> Document:
+def coherence_page(found: CoherenceFindings, command: str = "") -> Document:
     """The page; ``command`` makes it again."""
     facts = (("World", found.world.name), ("Seed", found.seed), *software_facts(software()))
     summary = (
@@ -51,7 +47,7 @@ def coherence_page(found: "CoherenceTable", command: str = "") -> Document:
     )
 
 
-def _defect_chart(found: "CoherenceTable", name: str) -> Chart | None:
+def _defect_chart(found: CoherenceFindings, name: str) -> Chart | None:
     """The largest defects of targets that have some; a median can be 0."""
     records = [
         {"tokens": row.context_length, "largest": defect.maximum, "target": row.name}
@@ -72,12 +68,12 @@ def _defect_chart(found: "CoherenceTable", name: str) -> Chart | None:
     )
 
 
-def _with_defect(found: "CoherenceTable", name: str) -> list[tuple["CoherenceRow", "Defect"]]:
+def _with_defect(found: CoherenceFindings, name: str) -> list[tuple[CoherenceRow, Defect]]:
     every = ((row, getattr(row, name)) for row in found.rows)
     return [(row, defect) for row, defect in every if defect is not None and not defect.holds()]
 
 
-def _distance(found: "CoherenceTable", unit: str) -> Section:
+def _distance(found: CoherenceFindings, unit: str) -> Section:
     """Return the section on all targets whose distance is in this unit."""
     title = "Distance to the truth" + (f", {unit}" if len(found.units) > 1 else "")
     text = f"The {DISTANCES[unit]}, with 95 % intervals, in the world {found.world.name}."
@@ -112,3 +108,11 @@ def _distance(found: "CoherenceTable", unit: str) -> Section:
     )
     name = "distance" if len(found.units) == 1 else f"distance-{unit}"
     return Section(title, figures=(Figure(chart, text, name),))
+
+
+class CoherenceTable(CoherenceFindings):
+    """Targets and their defects in one world; it prints itself and draws its page."""
+
+    def page(self, command: str = "") -> Document:
+        """Return the page: the table, and defects and distance against the context length."""
+        return coherence_page(self, command)

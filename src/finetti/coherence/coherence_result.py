@@ -2,18 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from finetti.coherence.defects.defect import Defect
 from finetti.coherence.predictors.context_predictor import LAW
 from finetti.coherence.predictors.world_predictor import world_predictor
 from finetti.coherence.truth_distance import Distance
-from finetti.core.numbers import field_values, to_plain
+from finetti.core.plain_data import field_values, to_plain
 from finetti.display import Card, RunResult, Table, format_number
 from finetti.latent.world import LatentModel
-
-if TYPE_CHECKING:
-    from finetti.display.pages.document import Document
 
 COLUMNS = ("order", "martingale", "two-step")
 OF_TWO_LETTERS = ("order", "martingale = two-step")  # the same number, and shown once
@@ -92,8 +89,8 @@ class CoherenceVerdict:
 
 
 @dataclass(frozen=True, eq=False)
-class CoherenceTable(RunResult):
-    """Targets and their defects in one world; it prints itself and draws its page."""
+class CoherenceFindings(RunResult):
+    """Targets and their defects in one world, without the page."""
 
     page_name: ClassVar[str] = "coherence.html"
 
@@ -224,12 +221,6 @@ class CoherenceTable(RunResult):
         """Members of the family that do not behave as expected."""
         names = sorted({row.name for row in self.rows if not row.as_expected})
         return (f"Not as expected: {', '.join(names)}.",) if names else ()
-
-    def page(self, command: str = "") -> "Document":
-        """The page: the table, and defects and distance against the context length."""
-        from finetti.coherence.coherence_page import coherence_page  # which draws charts
-
-        return coherence_page(self, command)
 
     def __card__(self) -> Card:
         return Card(self.headline, (("world", self.world.name),), (self.table(),), self.notes)

@@ -14,10 +14,9 @@ from finetti.coherence.predictors.context_predictor import (
     repeated,
 )
 from finetti.coherence.predictors.predictor_loading import as_predictor
-from finetti.core.arguments import Floats, as_generator, as_letters
+from finetti.core.arguments import Floats, as_generator, as_letters, as_whole
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import as_whole
-from finetti.core.statistics import Interval, percentile_interval
+from finetti.core.statistics.intervals import Interval, percentile_interval
 from finetti.display import Card, Displayable
 from finetti.latent.world import append_token
 

@@ -7,9 +7,8 @@ import numpy as np
 from finetti.coherence.defects.context_orders import draw_orders, reordered
 from finetti.coherence.predictors.context_predictor import AlphabetPredictor, RegressionPredictor
 from finetti.coherence.predictors.predictor_loading import as_predictor
-from finetti.core.arguments import Floats, Letters, as_generator
+from finetti.core.arguments import Floats, Letters, as_generator, as_whole
 from finetti.core.errors import UnsupportedError
-from finetti.core.numbers import as_whole
 from finetti.latent.world import Pairs
 
 

@@ -14,10 +14,10 @@ from finetti.coherence.predictors.context_predictor import (
 )
 from finetti.coherence.predictors.predictor_loading import as_predictor
 from finetti.coherence.predictors.world_predictor import world_predictor
-from finetti.core.arguments import Floats, one_hot
-from finetti.core.keys import generator
-from finetti.core.numbers import as_whole, largest_of
-from finetti.core.statistics import mean_with_error, wilson_interval
+from finetti.core.arguments import Floats, as_whole, one_hot
+from finetti.core.numerics.extremes import largest_of
+from finetti.core.numerics.random_keys import generator
+from finetti.core.statistics.intervals import mean_with_error, wilson_interval
 from finetti.display import Card, Displayable, Table, format_interval, format_number
 from finetti.latent.predictive_laws import choose
 from finetti.latent.world import LatentModel

@@ -1,12 +1,14 @@
-"""Checks of arguments that are random generators, letters and arrays of numbers."""
+"""Checks of arguments: numbers, arrays, random generators, letters, forms."""
 
-from typing import Any
+import math
+from contextlib import nullcontext
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.core.arrays import check_finite
-from finetti.core.errors import bad_argument
+from finetti.core.arrays import evaluate_now, host_view, is_concrete
+from finetti.core.errors import InputError, bad_argument
 
 Floats = NDArray[np.floating[Any]]  # float64 throughout
 Letters = NDArray[np.integer]
@@ -79,3 +81,97 @@ def one_hot(letters: Any, n_letters: int) -> Floats:
            [1., 0.]])
     """
     return np.eye(n_letters)[np.asarray(letters, dtype=np.intp)]
+
+
+Form = Literal["derived", "printed"]
+
+
+def check_form(form: str, owner: str) -> None:
+    """Refuse anything but the two forms.
+
+    >>> check_form("derived", "softmax_constant")
+    """
+    if form not in ("derived", "printed"):
+        raise bad_argument("form", owner, '"derived" or "printed"', repr(form))
+
+
+def check_finite(array: Any, argument: str, owner: str) -> None:
+    """Refuse NaN and infinity. Values inside a JAX transformation cannot be seen and pass."""
+    if not is_concrete(array):
+        return
+    array, xp = host_view(array)
+    with nullcontext() if xp is np else evaluate_now():
+        finite = xp.isfinite(array)
+        count = int(finite.size - finite.sum())
+    if count:
+        raise InputError(
+            f"The `{argument}` argument of {owner} must be finite. Got {count} NaN or infinite "
+            f"entries of {finite.size} instead. Clean or mask them first."
+        )
+
+
+def check_rank(array: Any, rank: int, shape: str, argument: str, owner: str) -> None:
+    """Refuse arrays with fewer than ``rank`` axes; ``shape`` names the expected axes."""
+    if array.ndim < rank:
+        raise bad_argument(argument, owner, f"an array of shape {shape}", f"shape {array.shape}")
+
+
+def check_positive(value: Any, argument: str, owner: str, ranks: tuple[int, ...] = (0,)) -> None:
+    """Refuse what is no finite number > 0, or array of such with one of these ``ranks``.
+
+    Inside a JAX transformation only the rank can be seen.
+    """
+    requirement = "a finite number > 0" + (" or an array of shape (d,)" if 1 in ranks else "")
+    if np.ndim(value) not in ranks:
+        raise bad_argument(argument, owner, requirement, f"shape {np.shape(value)}")
+    if not is_concrete(value):
+        return
+    number = np.asarray(value)
+    # Text, objects, truth values and complex numbers; "V" are JAX's own kinds of half precision.
+    if number.dtype.kind not in "iufV" or not (np.isfinite(number) & (number > 0)).all():
+        raise bad_argument(argument, owner, requirement, repr(value))
+
+
+def as_norm(value: Any, argument: str, owner: str) -> float:
+    """A finite number ≥ 0, as a float.
+
+    >>> as_norm(2, "value_norm", "HeadClass")
+    2.0
+    """
+    number = as_real(value, argument, owner, "a finite number ≥ 0")
+    if not 0 <= number < math.inf:
+        raise bad_argument(argument, owner, "a finite number ≥ 0", value)
+    return number
+
+
+def as_positive(value: Any, argument: str, owner: str) -> float:
+    """A finite number > 0, as a float."""
+    number = as_real(value, argument, owner, "a finite number > 0")
+    if not 0 < number < math.inf:
+        raise bad_argument(argument, owner, "a finite number > 0", value)
+    return number
+
+
+def as_whole(value: Any, argument: str, owner: str, least: int = 1) -> int:
+    """A whole number ≥ ``least`` of any size, as a Python integer.
+
+    >>> as_whole(1e3, "n_samples", "Sample"), as_whole(10**400, "n_samples", "Sample") > 0
+    (1000, True)
+    """
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if not whole:
+        number = as_real(value, argument, owner, f"a whole number ≥ {least}")
+        whole = math.isfinite(number) and number == math.floor(number)
+    if not whole or value < least:
+        raise bad_argument(argument, owner, f"a whole number ≥ {least}", value)
+    return int(value)
+
+
+def as_real(value: Any, argument: str, owner: str, requirement: str) -> float:
+    """``value`` as a float; arrays of one entry and NumPy numbers too."""
+    if isinstance(value, bool | str) or not hasattr(value, "__float__"):
+        raise bad_argument(argument, owner, requirement, repr(value))
+    try:
+        return float(value)
+    except (OverflowError, TypeError, ValueError) as error:
+        raise bad_argument(argument, owner, requirement, repr(value)) from error

@@ -1,12 +1,16 @@
-"""Array namespaces and the checks that every public function makes on its arrays."""
+"""Arrays of NumPy and JAX, and of what users give instead."""
 
 import sys
 from contextlib import nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from finetti.core.errors import InputError, bad_argument
+from finetti.core.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from jax.typing import ArrayLike
+    from jaxtyping import Array
 
 
 def namespace(*arrays: Any) -> Any:
@@ -23,7 +27,7 @@ def is_concrete(array: Any) -> bool:
     return jax is None or not isinstance(array, jax.core.Tracer)
 
 
-def _now() -> Any:
+def evaluate_now() -> Any:
     """Inside ``jit`` JAX would trace even an operation on a constant; look at it all the same."""
     return sys.modules["jax"].ensure_compile_time_eval()
 
@@ -32,7 +36,7 @@ def _device(array: Any) -> str:
     return next(iter(array.devices())).platform
 
 
-def _seen(array: Any) -> tuple[Any, Any]:
+def host_view(array: Any) -> tuple[Any, Any]:
     """The array and who looks at it: on a CPU NumPy, which sees the same memory.
 
     JAX would compile two programs for every new shape.
@@ -56,43 +60,37 @@ def has_infinity(array: Any) -> bool:
 def _has(array: Any, kind: str) -> bool:
     if not is_concrete(array):
         return False
-    array, xp = _seen(array)
-    with nullcontext() if xp is np else _now():
+    array, xp = host_view(array)
+    with nullcontext() if xp is np else evaluate_now():
         return bool(getattr(xp, kind)(array).any())
 
 
-def check_finite(array: Any, argument: str, owner: str) -> None:
-    """Refuse NaN and infinity. Values inside a JAX transformation cannot be seen and pass."""
-    if not is_concrete(array):
-        return
-    array, xp = _seen(array)
-    with nullcontext() if xp is np else _now():
-        finite = xp.isfinite(array)
-        count = int(finite.size - finite.sum())
-    if count:
-        raise InputError(
-            f"The `{argument}` argument of {owner} must be finite. Got {count} NaN or infinite "
-            f"entries of {finite.size} instead. Clean or mask them first."
-        )
+def as_array(array: "ArrayLike") -> "Array":
+    """A JAX array; also of a pandas column or table, which JAX itself does not read.
 
-
-def check_rank(array: Any, rank: int, shape: str, argument: str, owner: str) -> None:
-    """Refuse arrays with fewer than ``rank`` axes; ``shape`` names the expected axes."""
-    if array.ndim < rank:
-        raise bad_argument(argument, owner, f"an array of shape {shape}", f"shape {array.shape}")
-
-
-def check_positive(value: Any, argument: str, owner: str, ranks: tuple[int, ...] = (0,)) -> None:
-    """Refuse what is no finite number > 0, or array of such with one of these ``ranks``.
-
-    Inside a JAX transformation only the rank can be seen.
+    ``jnp.asarray`` (JAX 0.10.2) compiles a program for every new shape of a NumPy array;
+    ``device_put`` does not, but may share memory with what it is given, which may be changed later.
     """
-    requirement = "a finite number > 0" + (" or an array of shape (d,)" if 1 in ranks else "")
-    if np.ndim(value) not in ranks:
-        raise bad_argument(argument, owner, requirement, f"shape {np.shape(value)}")
-    if not is_concrete(value):
+    import jax  # not above: NumPy's arrays are checked without it
+
+    if isinstance(array, jax.Array):
+        return array
+    _refuse_torch(array)
+    return jax.device_put(np.array(array))
+
+
+def _refuse_torch(array: Any) -> None:
+    """Refuse PyTorch's tensors, alone or in a list: as arrays they have left autograd."""
+    torch = sys.modules.get("torch")
+    if torch is None:
         return
-    number = np.asarray(value)
-    # Text, objects, truth values and complex numbers; "V" are JAX's own kinds of half precision.
-    if number.dtype.kind not in "iufV" or not (np.isfinite(number) & (number > 0)).all():
-        raise bad_argument(argument, owner, requirement, repr(value))
+    parts = array if isinstance(array, (list, tuple)) else (array,)
+    tensor = next((part for part in parts if isinstance(part, torch.Tensor)), None)
+    if tensor is not None:
+        raise UnsupportedError(
+            "Finetti's functions compute with JAX and take no PyTorch tensors. Got one of shape "
+            f"{tuple(tensor.shape)}: as an array it would leave autograd, and what comes before it "
+            "would train without the gradient of this call. For training, put the call into a "
+            "torch.autograd.Function around jax.vjp, as docs/attention.md shows under PyTorch; "
+            "where no gradient is needed, pass jnp.asarray(tensor.detach().cpu().numpy())."
+        )

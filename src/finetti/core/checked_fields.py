@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, cast, dataclass_transform
 
+from finetti.core.arguments import as_real
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import as_real
 
 CHECK = "check"  # in a field's metadata
 Check = Callable[[Any, str, str], Any]  # value, its name, its owner ↦ the value as it is kept

@@ -4,7 +4,7 @@ import sys
 import warnings
 from typing import Any
 
-from finetti.core.text import clean_text
+from finetti.core.plain_data import clean_text
 
 # Whose frames are not the user's.
 _INSIDE = ("finetti", "jax", "jaxtyping", "equinox", "flax", "beartype")

@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.segment import Segment
 
-from finetti.core.text import clean_text
+from finetti.core.plain_data import clean_text
 
 
 class CleanConsole(Console):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from finetti.core.text import clean_text
+from finetti.core.plain_data import clean_text
 from finetti.display.formatting import format_duration
 
 MAX_SILENCE_SECONDS = 30.0

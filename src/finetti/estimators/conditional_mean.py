@@ -17,11 +17,10 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_consistent_length, check_random_state
 
-from finetti.core.arrays import check_finite
+from finetti.core.arguments import as_positive, as_whole, check_finite
 from finetti.core.errors import InputError, bad_argument, warn_user
-from finetti.core.numbers import as_positive, as_whole
-from finetti.core.precision import float64
-from finetti.core.solves import diagonal_floor
+from finetti.core.linalg.positive_definite import diagonal_floor
+from finetti.core.numerics.float64 import float64
 from finetti.estimators.grams import (
     cross_gram,
     default_kernel,

@@ -11,8 +11,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from finetti.attention.random_features.random_feature_attention import RandomFeatureAttention
 from finetti.attention.random_features.random_heads import Activation
+from finetti.core.arguments import as_positive, as_whole
 from finetti.core.errors import warn_user
-from finetti.core.numbers import as_positive, as_whole, largest_of
+from finetti.core.numerics.extremes import largest_of
 from finetti.estimators.constrained import minimize_constrained
 from finetti.estimators.constrained_risk import ConstrainedRisk
 from finetti.estimators.learned_norms import LearnedNorms

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from finetti.core.numbers import largest_of
+from finetti.core.numerics.extremes import largest_of
 from finetti.estimators.losses import Loss
 from finetti.estimators.norm_limits import BlockLimits
 from finetti.estimators.ridge import Floats

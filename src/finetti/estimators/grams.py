@@ -7,10 +7,10 @@ import jax
 import numpy as np
 import scipy.spatial.distance
 
-from finetti.core.precision import float64
+from finetti.core.numerics.float64 import float64
 from finetti.estimators.ridge import Floats
 from finetti.kernels.kernel import Kernel
-from finetti.kernels.precision import in_float64 as in_float64
+from finetti.kernels.kernel import in_float64 as in_float64
 from finetti.kernels.rbf import RBF
 
 LEAST_BITS, MOST_BITS = 5, 8  # tables of 32, 64, 128, 256 rows

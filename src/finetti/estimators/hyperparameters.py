@@ -7,7 +7,7 @@ import numpy as np
 
 from finetti.attention.cme.kernel_fit import fit_kernel
 from finetti.attention.cme.ridge_selection import choose_ridge
-from finetti.core.precision import float64
+from finetti.core.numerics.float64 import float64
 from finetti.display.progress import late_progress
 from finetti.estimators.grams import in_float64, padding
 from finetti.estimators.ridge import Floats

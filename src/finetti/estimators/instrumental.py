@@ -7,8 +7,8 @@ import scipy.linalg
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_array, check_consistent_length
 
+from finetti.core.arguments import as_norm, as_whole
 from finetti.core.errors import InputError, bad_argument
-from finetti.core.numbers import as_norm, as_whole
 from finetti.estimators.evidence import by_likelihood
 from finetti.estimators.first_stage import (
     RANK_TOL,

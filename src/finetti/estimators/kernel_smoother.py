@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from sklearn.base import RegressorMixin
 
+from finetti.core.arguments import as_positive
 from finetti.core.errors import InputError, UnsupportedError, bad_argument, warn_user
-from finetti.core.numbers import as_positive
-from finetti.core.precision import float64
+from finetti.core.numerics.float64 import float64
 from finetti.display.card import Card
 from finetti.display.charts.line_charts import line_chart
 from finetti.display.displayable import Displayable

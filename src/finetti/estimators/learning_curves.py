@@ -9,7 +9,7 @@ from pydantic import PositiveInt
 
 from finetti.attention.random_features.random_feature_attention import RandomFeatureAttention
 from finetti.attention.random_features.random_feature_mlp import RandomFeatureMLP
-from finetti.core.keys import generator, random_key
+from finetti.core.numerics.random_keys import generator, random_key
 from finetti.estimators.ridge import Floats, decompose_gram, ridge_grid
 from finetti.estimators.token_regression import FAMILIES, random_directions
 from finetti.estimators.token_targets import TokenTarget

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from finetti.core.numbers import smallest_of
+from finetti.core.numerics.extremes import smallest_of
 from finetti.estimators.ridge import Floats
 
 

@@ -15,7 +15,7 @@ from sklearn.utils.validation import _check_sample_weight
 
 from finetti.attention.random_features.random_feature_attention import RandomFeatureAttention
 from finetti.core.errors import InputError, warn_user
-from finetti.core.precision import float64
+from finetti.core.numerics.float64 import float64
 from finetti.estimators.chunks import Chunk, Chunks, LocalChunks
 from finetti.estimators.learned_norms import LearnedNorms
 from finetti.estimators.ridge import (

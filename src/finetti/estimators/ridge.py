@@ -19,8 +19,8 @@ import scipy.linalg
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from finetti.core.arguments import as_norm
 from finetti.core.errors import bad_argument, warn_user
-from finetti.core.numbers import as_norm
 from finetti.display.card import Card
 from finetti.display.charts.line_charts import line_chart
 from finetti.display.displayable import Displayable

@@ -10,8 +10,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 
+from finetti.core.arguments import as_positive
 from finetti.core.errors import InputError, bad_argument
-from finetti.core.numbers import as_positive
 from finetti.estimators.ridge import Floats, RidgePath
 from finetti.estimators.sets import TokenSets, read_sets
 from finetti.estimators.targets import at_least_two, classes_in, classes_of, numbers, signs

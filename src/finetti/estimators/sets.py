@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, check_consistent_length, validate_data
 
+from finetti.core.arguments import as_whole
 from finetti.core.errors import InputError, bad_argument
-from finetti.core.numbers import as_whole
-from finetti.core.precision import float64
+from finetti.core.numerics.float64 import float64
 
 # Of scikit-learn's stubs, that know a dtype as text only.
 FLOATS: Any = [np.float64, np.float32]

@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 import scipy.linalg
 
-from finetti.core.numbers import largest_of
+from finetti.core.numerics.extremes import largest_of
 from finetti.estimators.ridge import (
     DOUBLE_UNIT,
     SINGLE_UNIT,

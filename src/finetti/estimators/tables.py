@@ -10,8 +10,8 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from finetti.core.errors import InputError
 from finetti.estimators.grams import in_float64
 from finetti.estimators.ridge import Floats
-from finetti.kernels.geometry import log_parameter
 from finetti.kernels.kernel import Kernel
+from finetti.kernels.token_geometry import log_parameter
 
 LARGEST = 1e150
 

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
+from finetti.core.arguments import as_norm, as_whole
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import as_norm, as_whole
 from finetti.estimators.ridge import Floats
 from finetti.estimators.token_targets import (
     CorrelationPowerTarget,

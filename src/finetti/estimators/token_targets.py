@@ -17,9 +17,8 @@ from finetti.bounds.random_features.random_feature_risk import (
 )
 from finetti.bounds.random_features.target_norms import AttentionNorm, NetworkNorm
 from finetti.bounds.sample import Sample
+from finetti.core.arguments import Form, as_whole
 from finetti.core.errors import UnsupportedError, bad_argument
-from finetti.core.forms import Form
-from finetti.core.numbers import as_whole
 from finetti.estimators.ridge import Floats
 
 

@@ -1,6 +1,7 @@
 from .constant import Constant as Constant
 from .constant import White as White
 from .exponential import Exponential as Exponential
+from .feature_draws import RandomFeatures as RandomFeatures
 from .kernel import Kernel as Kernel
 from .kernel import Product as Product
 from .kernel import Scaled as Scaled
@@ -9,6 +10,5 @@ from .linear import Linear as Linear
 from .matern import Matern as Matern
 from .periodic import Periodic as Periodic
 from .polynomial import Polynomial as Polynomial
-from .random_features import RandomFeatures as RandomFeatures
 from .rational_quadratic import RationalQuadratic as RationalQuadratic
 from .rbf import RBF as RBF

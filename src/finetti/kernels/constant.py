@@ -5,9 +5,9 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from finetti.core.numbers import as_whole
-from finetti.kernels.geometry import log_parameter, positive
+from finetti.core.arguments import as_whole
 from finetti.kernels.kernel import Kernel
+from finetti.kernels.token_geometry import log_parameter, positive
 
 
 class TokenFreeKernel(Kernel):

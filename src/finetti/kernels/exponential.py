@@ -5,9 +5,9 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from finetti.kernels.geometry import inner_products, log_parameter, positive
+from finetti.kernels.feature_draws import Draw, RandomFeatures, normal_frequencies
 from finetti.kernels.kernel import Kernel, with_added_log
-from finetti.kernels.random_features import Draw, RandomFeatures, normal_frequencies
+from finetti.kernels.token_geometry import inner_products, log_parameter, positive
 
 
 class Exponential(Kernel):

@@ -13,11 +13,11 @@ import wadler_lindig
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Num, PRNGKeyArray
 
-from finetti.core.arrays import check_positive, is_concrete
+from finetti.core.arguments import as_whole, check_positive
+from finetti.core.arrays import is_concrete
 from finetti.core.errors import UnsupportedError, bad_argument
-from finetti.core.numbers import as_whole
-from finetti.kernels.geometry import as_tokens, log_parameter, positive
-from finetti.kernels.random_features import FEATURES_PER_DRAW, Draw, RandomFeatures
+from finetti.kernels.feature_draws import FEATURES_PER_DRAW, Draw, RandomFeatures
+from finetti.kernels.token_geometry import as_tokens, log_parameter, positive
 
 KernelType = TypeVar("KernelType", bound="Kernel")
 
@@ -421,3 +421,32 @@ def written_parameter(name: str, value: Any) -> str:
         style: Any = {"float_kind": "{:.4g}".format}
         value = np.array2string(parameter, formatter=style, separator=", ")
     return f"{name}={value}"
+
+
+def in_float64(kernel: Kernel) -> Kernel:
+    """The kernel with its parameters as NumPy arrays: those of JAX lose float64 in a pickle.
+
+    A parameter that was kept in single precision, by its logarithm, is read as it was written:
+    RBF(0.7) is that of 0.7.
+    """
+
+    def widened(path: Any, leaf: Any) -> np.ndarray:
+        if leaf.dtype == np.float32 and path[-1].name.startswith("log_"):
+            return np.vectorize(_log_as_written, otypes=[np.float64])(leaf)
+        return np.asarray(leaf, np.float64)
+
+    return jax.tree_util.tree_map_with_path(widened, kernel)
+
+
+def _log_as_written(log_value: float) -> float:
+    """log of the shortest decimal of which single precision keeps this logarithm.
+
+    The decimal was rounded before its logarithm was taken: near 1 that moves the logarithm by much
+    more than its own unit. JAX's logarithm is off by up to two units.
+    """
+    value, unit = np.exp(np.float64(log_value)), np.spacing(np.float32(abs(log_value)))
+    for digits in range(1, 9):
+        written = float(f"{value:.{digits}g}")
+        if abs(np.log(np.float64(np.float32(written))) - log_value) <= 2 * unit:
+            return float(np.log(written))
+    return float(log_value)

@@ -3,9 +3,9 @@
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from finetti.core.numbers import as_whole
-from finetti.kernels.geometry import inner_products
+from finetti.core.arguments import as_whole
 from finetti.kernels.kernel import Kernel, Scaled
+from finetti.kernels.token_geometry import inner_products
 
 
 class Linear(Kernel):

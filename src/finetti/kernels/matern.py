@@ -10,12 +10,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from finetti.core.arrays import check_positive
+from finetti.core.arguments import check_positive
 from finetti.core.errors import bad_argument
-from finetti.kernels.bessel import log_bessel_k
-from finetti.kernels.geometry import log_parameter
-from finetti.kernels.random_features import Draw, RandomFeatures, normal_frequencies
+from finetti.core.numerics.bessel import log_bessel_k
+from finetti.kernels.feature_draws import Draw, RandomFeatures, normal_frequencies
 from finetti.kernels.stationary_kernel import StationaryKernel, squares_of_differences
+from finetti.kernels.token_geometry import log_parameter
 
 # Larger ones are hardly told from the limit, RBF, and their polynomials leave float64.
 MAX_NU = 50.0

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from finetti.core.errors import InputError
-from finetti.kernels.geometry import log_parameter, positive
 from finetti.kernels.kernel import Kernel, with_added_log
 from finetti.kernels.stationary_kernel import StationaryKernel
+from finetti.kernels.token_geometry import log_parameter, positive
 
 
 class Periodic(StationaryKernel):

@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from finetti.core.arguments import as_whole
 from finetti.core.arrays import is_concrete
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import as_whole
-from finetti.kernels.geometry import inner_products, log_parameter, positive
 from finetti.kernels.kernel import Kernel, with_added_log
+from finetti.kernels.token_geometry import inner_products, log_parameter, positive
 
 
 class Polynomial(Kernel):

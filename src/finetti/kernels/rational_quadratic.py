@@ -5,8 +5,8 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from finetti.kernels.geometry import log_parameter, positive
 from finetti.kernels.stationary_kernel import StationaryKernel, squares_of_differences
+from finetti.kernels.token_geometry import log_parameter, positive
 
 
 class RationalQuadratic(StationaryKernel):

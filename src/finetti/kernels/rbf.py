@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from finetti.core.precision import float64_inside
-from finetti.kernels.geometry import log_parameter, squared_distances
-from finetti.kernels.random_features import Draw, RandomFeatures, normal_frequencies
+from finetti.core.numerics.float64 import float64_inside
+from finetti.kernels.feature_draws import Draw, RandomFeatures, normal_frequencies
 from finetti.kernels.stationary_kernel import StationaryKernel
+from finetti.kernels.token_geometry import log_parameter, squared_distances
 
 
 class RBF(StationaryKernel):

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from finetti.core.errors import InputError
-from finetti.kernels.geometry import positive
 from finetti.kernels.kernel import Kernel, with_added_log
+from finetti.kernels.token_geometry import positive
 
 
 class StationaryKernel(Kernel):

@@ -5,9 +5,8 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import betaln
 
-from finetti.core.arguments import Floats, as_letters, one_hot
+from finetti.core.arguments import Floats, as_letters, as_positive, one_hot
 from finetti.core.checked_fields import Checked, checked
-from finetti.core.numbers import as_positive
 from finetti.display.card import Card
 from finetti.latent.predictive_laws import BetaPosterior, Categorical
 from finetti.latent.world import Encoded, LatentModel, WorldDraw, as_sampling, refuse_query

@@ -5,10 +5,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from finetti.core.arguments import Floats, as_letters, as_vectors, one_hot
+from finetti.core.arguments import Floats, as_letters, as_positive, as_vectors, one_hot
 from finetti.core.checked_fields import Checked, checked
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import as_positive
 from finetti.display.card import Card
 from finetti.latent.predictive_laws import (
     LOG_TWO_PI,

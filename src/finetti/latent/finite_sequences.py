@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from finetti.core.arguments import as_floats
+from finetti.core.arguments import as_floats, as_whole
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import as_whole
 from finetti.display.card import Card
 from finetti.display.displayable import Displayable
 from finetti.display.formatting import format_number

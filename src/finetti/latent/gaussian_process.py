@@ -7,10 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from finetti.core.arguments import Floats, as_vectors
+from finetti.core.arguments import Floats, as_positive, as_vectors, as_whole
 from finetti.core.checked_fields import Checked, checked
 from finetti.core.errors import InputError
-from finetti.core.numbers import as_positive, as_whole
 from finetti.display.card import Card
 from finetti.latent.predictive_laws import LOG_TWO_PI, Gaussian, MatrixPosterior
 from finetti.latent.world import (
@@ -34,7 +33,7 @@ def _compiled() -> Any:
 
 def _kernel_matrix(kernel: Any, xs: Floats, ys: Floats) -> Floats:
     """K(x_i, y_j) of every sequence, (n, L, M), of xs (n, L, d) and ys (n, M, d)."""
-    from finetti.core.precision import float64
+    from finetti.core.numerics.float64 import float64
 
     shape = len(xs), xs.shape[1], ys.shape[1]
     _refuse_beyond_memory(shape, 2 * xs.shape[2] + 1)
@@ -138,8 +137,7 @@ class GaussianProcessWorld(Checked, LatentModel, eq=False):
     name: ClassVar[str] = "gaussian-process"
 
     def __post_init__(self) -> None:
-        from finetti.kernels.kernel import check_kernel
-        from finetti.kernels.precision import in_float64
+        from finetti.kernels.kernel import check_kernel, in_float64
         from finetti.kernels.rbf import RBF
 
         super().__post_init__()

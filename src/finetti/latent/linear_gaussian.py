@@ -4,9 +4,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from finetti.core.arguments import Floats
+from finetti.core.arguments import Floats, as_positive, as_whole
 from finetti.core.checked_fields import Checked, checked
-from finetti.core.numbers import as_positive, as_whole
 from finetti.display.card import Card
 from finetti.latent.predictive_laws import LOG_TWO_PI, Gaussian, MatrixPosterior
 from finetti.latent.world import (

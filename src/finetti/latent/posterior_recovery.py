@@ -6,7 +6,7 @@ import numpy as np
 
 from finetti.core.arguments import Floats
 from finetti.core.errors import InputError, bad_argument
-from finetti.core.numbers import largest_of
+from finetti.core.numerics.extremes import largest_of
 from finetti.latent.predictive_laws import Categorical, as_probabilities
 
 RANK_TOL = 1e-10  # of the smallest singular value of T to the largest

@@ -6,11 +6,10 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 from scipy.linalg import helmert
 
-from finetti.attention.sphere import mean_resultant, sphere_constants
-from finetti.core.arguments import Floats, as_answers, as_generator, as_vectors
+from finetti.core.arguments import Floats, as_answers, as_generator, as_positive, as_vectors
 from finetti.core.checked_fields import Checked, checked, one_of
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import as_positive
+from finetti.core.numerics.sphere_integrals import mean_resultant, sphere_constants
 from finetti.display.card import Card
 from finetti.latent.predictive_laws import (
     AtomMixture,
@@ -38,7 +37,7 @@ UNIT_TOL = 1e-9  # what counts as a vector of length 1
 class DirectionComponents:
     """p(v | direction) = exp(κ vᵀu) / C_0(κ) on S^{d−1}, for directions u (n, a, d).
 
-    E[v] = A_d(κ) u with A_d = I_{d/2}/I_{d/2−1}, which `attention.mean_resultant` gives.
+    E[v] = A_d(κ) u with A_d = I_{d/2}/I_{d/2−1}, which `core.mean_resultant` gives.
 
     >>> law = DirectionComponents(np.array([[[1.0, 0.0, 0.0]]]), concentration=10.0)
     >>> law.mean.round(3).tolist(), law.variance.round(3).tolist()  # 1/tanh(10) − 1/10

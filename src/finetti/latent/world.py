@@ -6,9 +6,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from finetti.core.arguments import Floats, as_generator, as_vectors
+from finetti.core.arguments import Floats, as_generator, as_vectors, as_whole
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import as_whole
 from finetti.display.displayable import Displayable
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetti.core.errors import FinettiError, InputError
-from finetti.core.numbers import largest_of
+from finetti.core.numerics.extremes import largest_of
 
 REPEAT_RTOL = 1e-6  # between two equal calls: parallel sums of float32 may differ by less
 

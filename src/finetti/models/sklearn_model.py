@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetti.core.errors import InputError
-from finetti.core.threads import limit_threads
+from finetti.core.process_tuning import limit_threads
 from finetti.models.factory import Factory, parameters
 from finetti.models.model import Model
 

@@ -14,8 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.core.arrays import is_concrete
-from finetti.core.conversion import as_array
+from finetti.core.arrays import as_array, is_concrete
 from finetti.core.errors import InputError
 from finetti.models.answers import named_errors
 from finetti.models.factory import Factory

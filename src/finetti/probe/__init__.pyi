@@ -18,7 +18,7 @@ from .probe_charts import critical_chart as critical_chart
 from .probe_charts import success_chart as success_chart
 from .probe_charts import training_chart as training_chart
 from .probe_experiment import ProbeExperiment as ProbeExperiment
-from .probe_result import ProbeResult as ProbeResult
+from .probe_page import ProbeResult as ProbeResult
 from .probe_run import run_probe as run_probe
 from .probe_trial import ProbeParameters as ProbeParameters
 from .probe_trial import ProbeTrial as ProbeTrial

@@ -9,7 +9,7 @@ from finetti.display import Figure, Section
 from finetti.display.charts.bar_charts import stacked_bars
 from finetti.display.charts.chart_theme import PALETTE
 from finetti.probe.probe_charts import critical_chart, success_chart, training_chart
-from finetti.probe.probe_result import REASONS, ProbeResult
+from finetti.probe.probe_result import REASONS, ProbeFindings
 from finetti.probe.tasks.information import information_bounds
 
 # Blue is what should happen, gray what nobody can help.
@@ -17,7 +17,7 @@ COLORS = dict(zip(REASONS, (PALETTE[0], "#B5B5B5", PALETTE[1], PALETTE[5]), stri
 DRAWN_FACTOR = 4  # times the longest context: as far as the laws are drawn
 
 
-def probe_sections(found: ProbeResult) -> list[Section]:
+def probe_sections(found: ProbeFindings) -> list[Section]:
     """The sections of the page, of what there is."""
     sections: list[Section] = []
     if found.analysis is not None:
@@ -42,7 +42,7 @@ def _name(*words: str) -> str:
     return "-".join(re.findall(r"\w+", " ".join(words)))
 
 
-def describe_probe(found: ProbeResult) -> str:
+def describe_probe(found: ProbeFindings) -> str:
     """Describe the probe in a paragraph."""
     experiment = found.experiment
     rule = experiment.rule(experiment.context_lengths[0])
@@ -71,7 +71,7 @@ def describe_probe(found: ProbeResult) -> str:
     )
 
 
-def _trials_run(found: ProbeResult) -> str:
+def _trials_run(found: ProbeFindings) -> str:
     """Count the trials of a search that have a result, by learner and context length."""
     done, experiment = found.done, found.experiment
     counts = Counter(zip(done["learner"], done["context_length"], strict=True) if len(done) else ())
@@ -82,7 +82,7 @@ def _trials_run(found: ProbeResult) -> str:
     )
 
 
-def _success(found: ProbeResult) -> Section:
+def _success(found: ProbeFindings) -> Section:
     assert found.analysis is not None
     analysis, searched = found.analysis, found.searches is not None
     caption = (
@@ -102,7 +102,7 @@ def _success(found: ProbeResult) -> Section:
     return Section("Success against the number of samples", figures=tuple(figures), tables=tables)
 
 
-def _critical(found: ProbeResult) -> Section:
+def _critical(found: ProbeFindings) -> Section:
     assert found.analysis is not None
     experiment = found.experiment
 
@@ -135,7 +135,7 @@ def _critical(found: ProbeResult) -> Section:
     )
 
 
-def _comparison(found: ProbeResult) -> Section:
+def _comparison(found: ProbeFindings) -> Section:
     text = (
         "Both learners of a pair saw the same data. Differences are second minus first; in "
         "each cell intervals by the score test and the exact one, p-values by McNemar's exact test "
@@ -146,7 +146,7 @@ def _comparison(found: ProbeResult) -> Section:
     return Section("Learners compared", text, tables=tuple(found.comparison_tables()))
 
 
-def _ratios(found: ProbeResult) -> Section:
+def _ratios(found: ProbeFindings) -> Section:
     text = (
         "Every search chose sample sizes of its own, so that success is not compared size by size. "
         "These are the critical sizes, second learner over first: above 1 the second needs more. "
@@ -155,7 +155,7 @@ def _ratios(found: ProbeResult) -> Section:
     return Section("Learners compared", text, tables=(found.ratio_table(),))
 
 
-def _training(found: ProbeResult) -> Section:
+def _training(found: ProbeFindings) -> Section:
     assert found.transitions is not None
     traced = found.traced
     online = found.experiment.online
@@ -176,7 +176,7 @@ def _training(found: ProbeResult) -> Section:
     return Section("Training curves", (), tuple(figures), tables, notes)
 
 
-def _reasons(found: ProbeResult) -> Section:
+def _reasons(found: ProbeFindings) -> Section:
     several = len(found.experiment.learners) > 1
     online = found.experiment.online
     records = [
@@ -202,3 +202,16 @@ def _reasons(found: ProbeResult) -> Section:
         "(statistics)."
     )
     return Section("What became of the trials", figures=(Figure(chart, caption, "outcomes"),))
+
+
+class ProbeResult(ProbeFindings):
+    """The result of a probe; it prints its tables and draws its page."""
+
+    @property
+    def summary(self) -> str:
+        """Return the first paragraph of the page: what was done."""
+        return describe_probe(self)
+
+    def sections(self) -> list[Section]:
+        """Return the content of the page."""
+        return probe_sections(self)

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
-from finetti.core.numbers import field_values, to_plain
-from finetti.core.statistics import Interval
-from finetti.display import Section, Table, format_interval
+from finetti.core.plain_data import field_values, to_plain
+from finetti.core.statistics.intervals import Interval
+from finetti.display import Table, format_interval
 from finetti.probe.analysis.critical_size import CriticalSize
 from finetti.probe.analysis.learner_comparison import LearnerComparison, compare_learners
 from finetti.probe.analysis.probe_analysis import Analysis, analyze
@@ -26,8 +26,8 @@ EXTRAPOLATION_FACTOR = 10  # times the longest context: where the laws are asked
 
 
 @dataclass(frozen=True)
-class ProbeResult(ExperimentResult):
-    """The result of a probe: the analysis of its trials; it prints its tables and draws its page.
+class ProbeFindings(ExperimentResult):
+    """The result of a probe: the analysis of its trials; its page is drawn by `ProbeResult`.
 
     Args:
         experiment: what was asked.
@@ -212,19 +212,6 @@ class ProbeResult(ExperimentResult):
             return ()
         text = "the probe does not train them step by step"
         return (f"No training curves of {', '.join(names)}: {text}.",)
-
-    @property
-    def summary(self) -> str:
-        """Return the first paragraph of the page: what was done."""
-        from finetti.probe.probe_page import describe_probe
-
-        return describe_probe(self)
-
-    def sections(self) -> list[Section]:
-        """The content of the page."""
-        from finetti.probe.probe_page import probe_sections  # which draws charts
-
-        return probe_sections(self)
 
     def values(self) -> dict[str, Any]:
         """Plain data for JSON."""

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from finetti.probe.probe_experiment import STORE, ProbeExperiment
-from finetti.probe.probe_result import ProbeResult
+from finetti.probe.probe_page import ProbeResult
 from finetti.probe.probe_trial import ProbeParameters
 from finetti.studies.executors.executor import Executor
 from finetti.studies.experiment import check_keywords, run_experiment

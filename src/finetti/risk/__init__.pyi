@@ -15,8 +15,8 @@ from .pretraining.masked_pretraining import pretrain as pretrain
 from .pretraining.transfer_report import TransferReport as TransferReport
 from .pretraining.transfer_report import transfer_report as transfer_report
 from .risk_experiment import RiskExperiment as RiskExperiment
+from .risk_page import RiskResult as RiskResult
 from .risk_result import RiskPoint as RiskPoint
-from .risk_result import RiskResult as RiskResult
 from .risk_run import decompose_risk as decompose_risk
 from .risk_trial import RiskParameters as RiskParameters
 from .risk_trial import RiskTrial as RiskTrial

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from finetti.bounds import BoundValue
+from finetti.core.arguments import as_whole
 from finetti.core.errors import UnsupportedError, bad_argument
-from finetti.core.keys import generator
-from finetti.core.numbers import as_whole
-from finetti.core.statistics import mean_with_error
+from finetti.core.numerics.random_keys import generator
+from finetti.core.statistics.intervals import mean_with_error
 from finetti.display import Card, Chart, Displayable, Table, format_number, waterfall
 from finetti.latent import LatentModel, WorldDraw
 from finetti.risk.minimization import (

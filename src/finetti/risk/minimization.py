@@ -11,11 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from finetti.core.conversion import as_array
+from finetti.core.arguments import as_whole
+from finetti.core.arrays import as_array
 from finetti.core.errors import bad_argument
-from finetti.core.keys import random_key
-from finetti.core.numbers import as_whole, smallest_of
-from finetti.core.precision import float64
+from finetti.core.numerics.extremes import smallest_of
+from finetti.core.numerics.float64 import float64
+from finetti.core.numerics.random_keys import random_key
 from finetti.display import Card, Displayable
 from finetti.latent import Encoded
 from finetti.models.model import evaluate

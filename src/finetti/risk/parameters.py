@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from finetti.core.conversion import as_array
+from finetti.core.arrays import as_array
 from finetti.core.errors import bad_argument
 
 Network = TypeVar("Network")

@@ -3,18 +3,18 @@
 from typing import Any
 
 from finetti.display import Chart, Figure, Section, line_chart, waterfall
-from finetti.risk.risk_result import REACH, SIGNS, RiskPoint, RiskResult
+from finetti.risk.risk_result import REACH, SIGNS, RiskFindings, RiskPoint
 from finetti.risk.risk_trial import RISK_PARTS
 
 NAMES = {"excess": "excess risk", "baseline": "mean answer"}
 
 
-def risk_sections(found: RiskResult) -> list[Section]:
+def risk_sections(found: RiskFindings) -> list[Section]:
     """The sections of the page."""
     return [_against(found), _apart(found), _bound(found)] if found.points else []
 
 
-def describe_study(found: RiskResult) -> str:
+def describe_study(found: RiskFindings) -> str:
     """Describe the study in a paragraph."""
     given = found.experiment.settings
     several = found.experiment.trials > 1
@@ -27,7 +27,7 @@ def describe_study(found: RiskResult) -> str:
     )
 
 
-def _records(found: RiskResult, names: tuple[str, ...]) -> list[dict[str, Any]]:
+def _records(found: RiskFindings, names: tuple[str, ...]) -> list[dict[str, Any]]:
     records = []
     for point in found.points:
         for name in names:
@@ -40,7 +40,7 @@ def _records(found: RiskResult, names: tuple[str, ...]) -> list[dict[str, Any]]:
     return records
 
 
-def curves_chart(found: RiskResult) -> Chart:
+def curves_chart(found: RiskFindings) -> Chart:
     """The excess risk, its parts and the baseline against n, both axes logarithmic."""
     return line_chart(
         _records(found, ("excess", "baseline", *RISK_PARTS)),
@@ -69,7 +69,7 @@ def point_chart(point: RiskPoint) -> Chart:
     )
 
 
-def bound_chart(found: RiskResult) -> Chart:
+def bound_chart(found: RiskFindings) -> Chart:
     """The generalization part and its bound against n."""
     records = [
         {"n": point.n_samples, "risk": value, "what": what}
@@ -92,7 +92,7 @@ def bound_chart(found: RiskResult) -> Chart:
     )
 
 
-def _against(found: RiskResult) -> Section:
+def _against(found: RiskFindings) -> Section:
     caption = (
         "The excess risk of the trained network, and what it is made of: a sample of n sequences "
         "(generalization), the class of networks (approximation, estimated from above), and "
@@ -109,7 +109,7 @@ def _against(found: RiskResult) -> Section:
     )
 
 
-def _apart(found: RiskResult) -> Section:
+def _apart(found: RiskFindings) -> Section:
     figures = [
         Figure(point_chart(point), name=f"parts-{point.n_samples}") for point in found.points
     ]
@@ -120,7 +120,7 @@ def _apart(found: RiskResult) -> Section:
     return Section("Taken apart", text, tuple(figures))
 
 
-def _bound(found: RiskResult) -> Section:
+def _bound(found: RiskFindings) -> Section:
     title = "The bound of Theorem 5.3"
     if all(point.bound is None for point in found.points):
         return Section(title, ("There is none for this network.",), notes=found.bound_notes)
@@ -131,3 +131,16 @@ def _bound(found: RiskResult) -> Section:
     )
     figure = Figure(bound_chart(found), name="bound")
     return Section(title, text, (figure,), notes=found.bound_notes)
+
+
+class RiskResult(RiskFindings):
+    """The result of a study of the excess risk; it prints its tables and draws its page."""
+
+    @property
+    def summary(self) -> str:
+        """Return the first paragraph of the page: what was done."""
+        return describe_study(self)
+
+    def sections(self) -> list[Section]:
+        """Return the content of the page."""
+        return risk_sections(self)

@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from finetti.core.numbers import field_values, to_plain
-from finetti.core.statistics import Slope, mean_with_error, power_law_slope
-from finetti.display import Section, Table, format_number
+from finetti.core.plain_data import field_values, to_plain
+from finetti.core.statistics.intervals import mean_with_error
+from finetti.core.statistics.power_laws import Slope, power_law_slope
+from finetti.display import Table, format_number
 from finetti.risk.risk_experiment import RiskExperiment
 from finetti.risk.risk_trial import MEASURED, RISK_PARTS
 from finetti.studies.experiment import ExperimentResult
@@ -81,8 +82,8 @@ class RiskPoint:
 
 
 @dataclass(frozen=True)
-class RiskResult(ExperimentResult):
-    """The result of a study of the excess risk; it prints its table and draws its page.
+class RiskFindings(ExperimentResult):
+    """The result of a study of the excess risk; its page is drawn by `RiskResult`.
 
     Args:
         experiment: what was asked.
@@ -178,19 +179,6 @@ class RiskResult(ExperimentResult):
         columns = ("n", "trials", "excess risk", *beside, *RISK_PARTS, "bound on generalization")
         title = "Excess risk, taken apart"
         return [Table(title, columns, tuple(rows))] if rows else []
-
-    @property
-    def summary(self) -> str:
-        """Return the first paragraph of the page: what was done."""
-        from finetti.risk.risk_page import describe_study
-
-        return describe_study(self)
-
-    def sections(self) -> list[Section]:
-        """The content of the page."""
-        from finetti.risk.risk_page import risk_sections  # which draws charts
-
-        return risk_sections(self)
 
     def values(self) -> dict[str, Any]:
         """Plain data for JSON."""

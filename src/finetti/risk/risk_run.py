@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from finetti.risk.risk_experiment import N_SAMPLES, STORE, TRIALS, RiskExperiment
-from finetti.risk.risk_result import RiskResult
+from finetti.risk.risk_page import RiskResult
 from finetti.risk.risk_trial import RiskParameters
 from finetti.studies.executors.executor import Executor
 from finetti.studies.experiment import check_keywords, run_experiment

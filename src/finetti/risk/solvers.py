@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 
-from finetti.core.threads import limit_threads
+from finetti.core.process_tuning import limit_threads
 
 Smooth = Callable[[np.ndarray], tuple[float, np.ndarray]]
 _linprog: Any = optimize.linprog  # has no types, and a type checker takes 15 s to infer them

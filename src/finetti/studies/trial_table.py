@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from finetti.core.errors import InputError
-from finetti.core.numbers import json_number
+from finetti.core.plain_data import json_number
 from finetti.display import Table
 from finetti.display.table_text import TableFormat, csv_cell, format_table
 from finetti.studies.coordinator import StudyPlan

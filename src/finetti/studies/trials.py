@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from finetti.core.errors import InputError
-from finetti.core.keys import seed_of
+from finetti.core.numerics.random_keys import seed_of
 
 # Python refuses to write whole numbers of more than 4300 digits.
 MAX_INTEGER_DIGITS = 4000

@@ -25,7 +25,7 @@ def diagonal_floor(size: int, dimension: int = 1) -> float:
     """Relative diagonal shift at which float64 Cholesky provably succeeds.
 
     Twice n(n + 1)u + n·d·u (Higham, Accuracy and Stability, Theorem 10.7), as in
-    `finetti.core.solves`.
+    `finetti.core.linalg.positive_definite`.
     """
     return 2.0 * size * (size + 1 + dimension) * 2.0**-53
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from finetti.bounds import Sample, sensitivities
-from finetti.bounds.covering.linear import log_log_refined_cover
+from finetti.bounds.covering.linear_covering import log_log_refined_cover
 from finetti.bounds.ours.parameter_count import ParameterCountCovering
 from finetti.bounds.sparse_variables import (
     CoveringConstantGap,

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from finetti.attention.cme import dense_system as linear
-from finetti.core.solves import posdef_factor
-from finetti.core.triangular import solve_lower
+from finetti.core.linalg.positive_definite import posdef_factor
+from finetti.core.linalg.triangular import solve_lower
 from finetti.kernels.kernel import Kernel
 
 

@@ -25,9 +25,10 @@ from finetti.attention.context_batch import (
     spoiled_rows,
 )
 from finetti.attention.modules.attention_module import Attention
-from finetti.core.arrays import check_positive, has_infinity, has_nan
+from finetti.core.arguments import check_positive
+from finetti.core.arrays import has_infinity, has_nan
 from finetti.core.errors import InputError, bad_argument, warn_user
-from finetti.core.precision import float64_inside
+from finetti.core.numerics.float64 import float64_inside
 from finetti.kernels.kernel import Kernel, check_kernel, written_parameter
 from finetti.kernels.rbf import RBF
 
@@ -51,7 +52,7 @@ class ConditionalMean(Attention):
     Solved in float64 whatever the precision of the data, or, for the mean over 256 keys and more,
     in float32 where that is shown to do, for the answer and apart from it for its gradient
     (`finetti.attention.cme.mixed_precision`). Gradients are implicit (reverse mode). Each key's
-    ridge is at least `finetti.core.solves.diagonal_floor` times K(k, k), about 2L²·10⁻¹⁶, on every
+    ridge is at least `diagonal_floor` times K(k, k), about 2L²·10⁻¹⁶, on every
     route; `cme_solve` says whether that floor was used. What cannot be solved is NaN.
 
     Args:

@@ -16,8 +16,8 @@ from finetti.attention.cme.gram_products import KeySystem, gram_product, key_noi
 from finetti.attention.cme.mixed_precision import CheckedRoute
 from finetti.attention.cme.routes import Call, Cost
 from finetti.attention.context_batch import ContextArrays
-from finetti.core import lapack
-from finetti.core.block_cg import Operator, conjugate_gradients
+from finetti.core.linalg import lapack
+from finetti.core.linalg.block_cg import Operator, conjugate_gradients
 from finetti.kernels.kernel import Kernel
 
 # Above this length a factor takes gigabytes.

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float
 
 from finetti.attention.cme.routes import Ridge, masked_rows
 from finetti.attention.context_batch import ContextArrays
-from finetti.core.solves import at_least_floor, gaussian_log_density, posdef_solve
+from finetti.core.linalg.positive_definite import at_least_floor, gaussian_log_density, posdef_solve
 from finetti.kernels.kernel import Kernel
 
 # Beyond e^±345 (1e150) a product of two entries leaves float64; answers saturate there.

@@ -16,8 +16,8 @@ from finetti.attention.cme.plan import ROUTES
 from finetti.attention.cme.routes import Ridge
 from finetti.attention.context_batch import ContextArrays, Contexts, arrange, over_contexts
 from finetti.core.errors import bad_argument
-from finetti.core.precision import float64_inside
-from finetti.core.solves import Status, condition_number, solve_status
+from finetti.core.linalg.positive_definite import Status, condition_number, solve_status
+from finetti.core.numerics.float64 import float64_inside
 from finetti.display.card import Card
 from finetti.display.displayable import Displayable
 from finetti.kernels.kernel import Kernel

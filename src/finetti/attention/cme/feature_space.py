@@ -14,8 +14,8 @@ from finetti.attention.cme.causal import prefix_mask
 from finetti.attention.cme.gram_products import key_noise
 from finetti.attention.cme.routes import Answer, Call, Cost, Ridge, Route, Wants, masked_rows
 from finetti.attention.context_batch import ContextArrays
-from finetti.core.solves import posdef_factor, posdef_solve
-from finetti.core.triangular import solve_lower
+from finetti.core.linalg.positive_definite import posdef_factor, posdef_solve
+from finetti.core.linalg.triangular import solve_lower
 from finetti.kernels.kernel import Kernel
 
 # Positions that one step of the causal form takes.

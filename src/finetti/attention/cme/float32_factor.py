@@ -11,9 +11,9 @@ from finetti.attention.cme.gram_products import BLOCK_ENTRIES, KeySystem, gram_p
 from finetti.attention.cme.mixed_precision import CheckedRoute
 from finetti.attention.cme.routes import Call, Cost
 from finetti.attention.context_batch import ContextArrays
-from finetti.core import block_tree, lapack
-from finetti.core.solves import first_that_factors
-from finetti.core.triangular import solve_factored
+from finetti.core.linalg import block_cholesky, lapack
+from finetti.core.linalg.positive_definite import first_that_factors
+from finetti.core.linalg.triangular import solve_factored
 from finetti.kernels.kernel import Kernel
 
 # Below this length float64 costs next to nothing.
@@ -48,13 +48,13 @@ class Mixed(CheckedRoute):
         flops = call.solves * (call.length**3 / 3 + 2.0 * entries * call.d_v)
         return Cost(flops, 6.0 * entries + 16.0 * min(entries, BLOCK_ENTRIES))
 
-    def prepare(self, system: KeySystem, gram: Array | None = None) -> block_tree.Tree:
+    def prepare(self, system: KeySystem, gram: Array | None = None) -> block_cholesky.Tree:
         """The factor of K + Λ."""
-        return block_tree.factor(_entries(system, gram), len(system.keys))
+        return block_cholesky.factor(_entries(system, gram), len(system.keys))
 
-    def solve(self, prepared: block_tree.Tree, matvec: Any, right: Array) -> Array:
+    def solve(self, prepared: block_cholesky.Tree, matvec: Any, right: Array) -> Array:
         """By substitution."""
-        return block_tree.solve(prepared, right)
+        return block_cholesky.solve(prepared, right)
 
     def mean64(
         self, kernel: Kernel, ridge: Float[Array, ""], context: ContextArrays
@@ -82,7 +82,7 @@ class Mixed(CheckedRoute):
         return gram_product(kernel, query, keys, coefficients)
 
 
-def _entries(system: KeySystem, gram: Array | None = None) -> block_tree.Entries:
+def _entries(system: KeySystem, gram: Array | None = None) -> block_cholesky.Entries:
     """Blocks of K + Λ, cut out of K where it is given."""
     kernel, keys, noise, mask = system
 

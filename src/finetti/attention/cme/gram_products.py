@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from finetti.core.products import transposed_product
-from finetti.core.solves import at_least_floor
+from finetti.core.linalg.matrix_products import transposed_product
+from finetti.core.linalg.positive_definite import at_least_floor
 from finetti.kernels.kernel import Kernel
 
 # Entries of a block: 8 MB in float32, about what stays near the cores. In float64 2 MB: it

@@ -15,10 +15,10 @@ from scipy.optimize import minimize
 
 from finetti.attention.cme.conditional_mean import ConditionalMean
 from finetti.attention.cme.ridge_selection import choose_ridge
-from finetti.core.conversion import as_array
+from finetti.core.arguments import as_real, as_whole
+from finetti.core.arrays import as_array
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import as_real, as_whole
-from finetti.core.precision import float64
+from finetti.core.numerics.float64 import float64
 from finetti.display.card import Card, Table
 from finetti.display.charts.line_charts import Chart, line_chart
 from finetti.display.displayable import Displayable

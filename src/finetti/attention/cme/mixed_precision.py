@@ -39,7 +39,7 @@ from finetti.attention.cme.routes import (
     masked_rows,
 )
 from finetti.attention.context_batch import ContextArrays
-from finetti.core.precision import float64_inside
+from finetti.core.numerics.float64 import float64_inside
 from finetti.kernels.kernel import Kernel
 
 # Estimated rounding of an answer, relative to the largest value, up to which float32 answers.

@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from finetti.core.arrays import check_finite
+from finetti.core.arguments import as_positive, check_finite
 from finetti.core.errors import InputError, bad_argument
-from finetti.core.numbers import as_positive
-from finetti.core.precision import float64
-from finetti.core.spectra import spectral_dimension
+from finetti.core.linalg.matrix_norms import spectral_dimension
+from finetti.core.numerics.float64 import float64
 from finetti.kernels.kernel import Kernel, check_kernel
 from finetti.kernels.rbf import RBF
 

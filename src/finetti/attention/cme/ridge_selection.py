@@ -10,10 +10,10 @@ from scipy.optimize import minimize_scalar
 
 from finetti.attention.cme.conditional_mean import ConditionalMean
 from finetti.attention.context_batch import arrange
-from finetti.core.arrays import check_finite, check_positive
+from finetti.core.arguments import check_finite, check_positive
 from finetti.core.errors import bad_argument
-from finetti.core.precision import float64
-from finetti.core.spectra import spectral_dimension
+from finetti.core.linalg.matrix_norms import spectral_dimension
+from finetti.core.numerics.float64 import float64
 from finetti.display.card import Card
 from finetti.display.displayable import Displayable
 from finetti.kernels.kernel import Kernel, check_kernel

@@ -11,10 +11,10 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from finetti.core.arrays import check_finite
-from finetti.core.conversion import as_array
+from finetti.core.arguments import check_finite
+from finetti.core.arrays import as_array
 from finetti.core.errors import bad_argument
-from finetti.core.precision import float64_inside
+from finetti.core.numerics.float64 import float64_inside
 
 
 class DecodeState(eqx.Module):

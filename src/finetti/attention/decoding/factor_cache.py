@@ -21,11 +21,11 @@ from finetti.attention.decoding.decode_state import (
     join,
     split,
 )
+from finetti.core.arguments import as_whole
 from finetti.core.arrays import is_concrete
 from finetti.core.errors import InputError, bad_argument
-from finetti.core.numbers import as_whole
-from finetti.core.solves import at_least_floor, posdef_factor
-from finetti.core.triangular import solve_lower
+from finetti.core.linalg.positive_definite import at_least_floor, posdef_factor
+from finetti.core.linalg.triangular import solve_lower
 
 
 class DecodeCache(DecodeState):

@@ -22,7 +22,7 @@ from finetti.attention.decoding.decode_state import (
     join,
     split,
 )
-from finetti.core.solves import at_least_floor, posdef_solve
+from finetti.core.linalg.positive_definite import at_least_floor, posdef_solve
 
 
 class MomentCache(DecodeState):

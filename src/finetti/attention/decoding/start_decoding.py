@@ -12,10 +12,10 @@ from finetti.attention.decoding.moment_cache import MomentCache, moments_of_prom
 from finetti.attention.fast_weights.state_attention import FastWeights
 from finetti.attention.modules.attention_module import Attention
 from finetti.attention.rows import RowAttention
-from finetti.core.arrays import check_finite
-from finetti.core.conversion import as_array
+from finetti.core.arguments import check_finite
+from finetti.core.arrays import as_array
 from finetti.core.errors import InputError, UnsupportedError, bad_argument
-from finetti.core.precision import widest_float
+from finetti.core.numerics.float64 import widest_float
 
 
 @overload

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from finetti.core.triangular import solve_lower
+from finetti.core.linalg.triangular import solve_lower
 
 # Keys that one step takes: 64 was the fastest of 32, 64 and 128 for 64 and 128 dimensions.
 CHUNK_LENGTH = 64

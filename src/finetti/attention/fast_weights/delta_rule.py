@@ -14,9 +14,9 @@ from finetti.attention.cme.conditional_mean import PerQueryMaskWarning
 from finetti.attention.context_batch import Contexts
 from finetti.attention.fast_weights.chunked_scan import CHUNK_LENGTH, Rule
 from finetti.attention.fast_weights.state_attention import FastWeights, run_rule
+from finetti.core.arguments import as_whole
 from finetti.core.arrays import is_concrete
 from finetti.core.errors import bad_argument, warn_user
-from finetti.core.numbers import as_whole
 
 PER_QUERY_COST = (
     "A mask that differs between queries makes the delta rule write one state per query. If it is "

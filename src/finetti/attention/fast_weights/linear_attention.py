@@ -9,8 +9,8 @@ from finetti.attention.blocks import over_queries
 from finetti.attention.context_batch import ContextArrays, Contexts
 from finetti.attention.fast_weights.chunked_scan import CHUNK_LENGTH, Rule
 from finetti.attention.fast_weights.state_attention import FastWeights
+from finetti.core.arguments import as_whole
 from finetti.core.errors import UnsupportedError
-from finetti.core.numbers import as_whole
 from finetti.kernels.kernel import Kernel, check_kernel
 from finetti.kernels.linear import Linear
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from finetti.attention.networks.softmax_constants import check_exponent
-from finetti.core.forms import Form, check_form
+from finetti.core.arguments import Form, check_form
 
 
 def rbf_constant(

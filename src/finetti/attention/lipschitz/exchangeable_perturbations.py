@@ -17,10 +17,10 @@ from finetti.attention.modules.smoother import KernelSmoother
 from finetti.attention.networks.multihead import MultiHead
 from finetti.attention.networks.residual_transformer import FeedForward, ResidualTransformer
 from finetti.attention.networks.weight_arrays import as_weights, promote
-from finetti.core.arrays import check_positive, is_concrete
+from finetti.core.arguments import Form, check_form, check_positive
+from finetti.core.arrays import is_concrete
 from finetti.core.errors import InputError, bad_argument
-from finetti.core.forms import Form, check_form
-from finetti.core.norms import sequence_norm, spectral
+from finetti.core.linalg.matrix_norms import sequence_norm, spectral
 from finetti.kernels.rbf import RBF
 
 

@@ -8,8 +8,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
 from finetti.attention.networks.weight_arrays import as_weights
+from finetti.core.arguments import Form
 from finetti.core.errors import bad_argument
-from finetti.core.forms import Form
 
 Layer = TypeVar("Layer")
 

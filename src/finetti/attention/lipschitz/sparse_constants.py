@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from finetti.attention.networks.softmax_constants import softmax_constant
+from finetti.core.arguments import Form, check_form
 from finetti.core.arrays import namespace
 from finetti.core.errors import bad_argument
-from finetti.core.forms import Form, check_form
 
 
 def softmax_distance(score_distance: Any) -> Any:

@@ -17,10 +17,10 @@ from finetti.attention.networks.multihead import MultiHead
 from finetti.attention.networks.projected_transformer import ProjectedLayer, ProjectedTransformer
 from finetti.attention.networks.token_maps import TokenReadout
 from finetti.attention.networks.weight_arrays import as_weights, promote
+from finetti.core.arguments import Form, check_form
 from finetti.core.errors import bad_argument
-from finetti.core.forms import Form, check_form
-from finetti.core.norms import sequence_norm, spectral
-from finetti.core.numbers import largest_of
+from finetti.core.linalg.matrix_norms import sequence_norm, spectral
+from finetti.core.numerics.extremes import largest_of
 
 
 def softmax_perturbation(

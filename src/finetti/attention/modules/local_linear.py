@@ -11,9 +11,9 @@ from jaxtyping import Array, Bool, Float
 from finetti.attention.blocks import map_blocks
 from finetti.attention.normalized import masked_softmax
 from finetti.attention.rows import RowAttention
-from finetti.core.arrays import check_positive
+from finetti.core.arguments import check_positive
 from finetti.core.errors import UnsupportedError
-from finetti.core.solves import at_least_floor, posdef_solve
+from finetti.core.linalg.positive_definite import at_least_floor, posdef_solve
 from finetti.kernels.kernel import Kernel, check_kernel, written_parameter
 
 
@@ -30,7 +30,7 @@ class LocalLinear(RowAttention):
     The weights p_i are normalized: a factor of K changes nothing, and where one key has all of
     the weight, C = 0, the line is level and the answer is the value of that key.
     Computed in float64 whatever the precision of the data; one solve of d_k rows per query, in
-    which λ is at least `finetti.core.solves.diagonal_floor` times the variance of each coordinate.
+    which λ is at least `diagonal_floor` times the variance of each coordinate.
 
     Args:
         kernel: any nonnegative kernel K.

@@ -5,8 +5,8 @@ from jaxtyping import Array, Float
 
 from finetti.attention.context_batch import arrange
 from finetti.attention.normalized import NormalizedAttention
-from finetti.core.arrays import check_finite
-from finetti.core.conversion import as_array
+from finetti.core.arguments import check_finite
+from finetti.core.arrays import as_array
 from finetti.core.errors import UnsupportedError, bad_argument
 from finetti.kernels.kernel import Kernel, check_kernel
 

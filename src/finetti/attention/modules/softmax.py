@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from finetti.attention.normalized import NormalizedAttention
-from finetti.core.arrays import check_positive
+from finetti.core.arguments import check_positive
 
 
 class Softmax(NormalizedAttention):

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from finetti.core.arrays import check_positive
+from finetti.core.arguments import check_positive
 from finetti.core.errors import bad_argument
 
 

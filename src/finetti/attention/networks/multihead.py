@@ -11,7 +11,7 @@ from finetti.attention.modules.attention_module import Attention
 from finetti.attention.modules.softmax import Softmax
 from finetti.attention.networks.activations import Activation, as_activation
 from finetti.attention.networks.weight_arrays import as_projections, draw_projections, promote
-from finetti.core.conversion import as_array
+from finetti.core.arrays import as_array
 from finetti.core.errors import InputError, UnsupportedError, bad_argument
 
 

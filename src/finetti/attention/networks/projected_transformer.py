@@ -17,10 +17,10 @@ from finetti.attention.networks.weight_arrays import (
     draw_projections,
     promote,
 )
-from finetti.core.arrays import check_positive, check_rank
-from finetti.core.conversion import as_array
+from finetti.core.arguments import check_positive, check_rank
+from finetti.core.arrays import as_array
 from finetti.core.errors import bad_argument
-from finetti.core.precision import widest_float
+from finetti.core.numerics.float64 import widest_float
 
 
 def project_ball(rows: ArrayLike, radius: float = 1.0) -> Float[Array, "*lead d"]:

@@ -3,9 +3,8 @@
 Needs no JAX.
 """
 
-from finetti.core.arrays import check_positive
+from finetti.core.arguments import Form, check_form, check_positive
 from finetti.core.errors import bad_argument
-from finetti.core.forms import Form, check_form
 
 
 def softmax_constant(form: Form = "derived") -> float:

@@ -11,9 +11,9 @@ from jaxtyping import Array, Float
 
 from finetti.attention.blocks import map_blocks
 from finetti.attention.context_batch import arrange
-from finetti.core.conversion import as_array
+from finetti.core.arrays import as_array
 from finetti.core.errors import InputError, bad_argument
-from finetti.core.precision import widest_float
+from finetti.core.numerics.float64 import widest_float
 
 
 class Input(NamedTuple):

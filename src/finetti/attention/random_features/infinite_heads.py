@@ -14,8 +14,8 @@ from finetti.attention.random_features.random_heads import (
     with_bias,
 )
 from finetti.attention.random_features.rectified import arc_cosine, rectified_product
+from finetti.core.arguments import as_whole
 from finetti.core.errors import UnsupportedError, bad_argument
-from finetti.core.numbers import as_whole
 
 
 class InfiniteHeadKernel(ContextKernel):

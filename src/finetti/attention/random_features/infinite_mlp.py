@@ -8,8 +8,8 @@ from jaxtyping import Array, Float
 
 from finetti.attention.random_features.context_kernel import ContextKernel, Input
 from finetti.attention.random_features.rectified import arc_cosine
+from finetti.core.arguments import as_whole
 from finetti.core.errors import UnsupportedError, bad_argument
-from finetti.core.numbers import as_whole
 
 
 class InfiniteMLPKernel(ContextKernel):

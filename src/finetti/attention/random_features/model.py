@@ -10,11 +10,10 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from finetti.attention.context_batch import Contexts
-from finetti.core.arrays import check_finite
-from finetti.core.conversion import as_array
+from finetti.core.arguments import as_whole, check_finite
+from finetti.core.arrays import as_array
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import as_whole
-from finetti.core.precision import widest_float
+from finetti.core.numerics.float64 import widest_float
 
 
 class RandomFeatureModel(eqx.Module):

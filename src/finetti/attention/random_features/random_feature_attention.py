@@ -20,8 +20,8 @@ from finetti.attention.random_features.random_heads import (
     resolve_mean,
     with_bias,
 )
+from finetti.core.arguments import as_whole
 from finetti.core.errors import UnsupportedError, bad_argument
-from finetti.core.numbers import as_whole
 
 
 class RandomFeatureAttention(RandomFeatureModel):

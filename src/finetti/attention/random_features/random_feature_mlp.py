@@ -10,8 +10,8 @@ from finetti.attention.blocks import map_blocks
 from finetti.attention.context_batch import Contexts, arrange
 from finetti.attention.random_features.infinite_mlp import InfiniteMLPKernel, check_positions
 from finetti.attention.random_features.model import RandomFeatureModel, parts, zero_values
-from finetti.core.conversion import as_array
-from finetti.core.numbers import as_whole
+from finetti.core.arguments import as_whole
+from finetti.core.arrays import as_array
 
 
 class RandomFeatureMLP(RandomFeatureModel):

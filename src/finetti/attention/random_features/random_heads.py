@@ -7,11 +7,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from finetti.attention.normalized import masked_softmax
-from finetti.core.arrays import check_finite
-from finetti.core.conversion import as_array
+from finetti.core.arguments import as_whole, check_finite
+from finetti.core.arrays import as_array
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import as_whole
-from finetti.core.precision import widest_float
+from finetti.core.numerics.float64 import widest_float
 
 Activation = Literal["relu", "exponential", "softmax"]
 

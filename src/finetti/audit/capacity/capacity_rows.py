@@ -23,8 +23,8 @@ from finetti.bounds.sparse_variables import (
     ProjectedTransformerGap,
 )
 from finetti.bounds.value import finite
+from finetti.core.arguments import as_positive, as_whole
 from finetti.core.errors import UnsupportedError
-from finetti.core.numbers import as_positive, as_whole
 from finetti.display.card import Card, Table
 from finetti.display.displayable import Displayable
 

@@ -11,7 +11,7 @@ from finetti.bounds.ours.block_components import log_slope
 from finetti.bounds.sparse_variables import ProjectedLayerNorms, TransformerClass
 from finetti.bounds.sparse_variables.transformer_theorems import ASSUMED_OF_THE_LAYERS
 from finetti.core.errors import UnsupportedError
-from finetti.core.numbers import largest_of
+from finetti.core.numerics.extremes import largest_of
 
 NEAREST_S = (
     "one head per layer, in every norm as large as the largest of that layer, W_VW_OW_in as its "

@@ -8,7 +8,7 @@ from typing import Any
 from finetti.audit.capacity.capacity_rows import Capacity
 from finetti.audit.measures.measurements import TITLES, Audit
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import largest_of, smallest_of
+from finetti.core.numerics.extremes import largest_of, smallest_of
 from finetti.display.card import Card, Table
 from finetti.display.displayable import Displayable
 

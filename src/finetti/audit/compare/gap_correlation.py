@@ -12,7 +12,7 @@ from finetti.audit.compare.audit_comparison import AuditComparison
 from finetti.audit.compare.rank_correlation import FEWEST, rank_correlation
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.files import read_file
-from finetti.core.statistics import Interval
+from finetti.core.statistics.intervals import Interval
 from finetti.display.card import Card, Table
 from finetti.display.displayable import Displayable
 

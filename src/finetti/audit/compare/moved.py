@@ -15,7 +15,7 @@ from finetti.audit.measures.matrix_norms import MatrixMeasures, measure_matrix
 from finetti.audit.readers.checkpoint_files import open_checkpoint
 from finetti.audit.readers.stored_tensor import StoredTensor
 from finetti.core.errors import InputError
-from finetti.core.numbers import largest_of
+from finetti.core.numerics.extremes import largest_of
 
 BLOCK = 2**20  # entries of a table that are read at the same time
 

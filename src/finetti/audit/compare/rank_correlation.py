@@ -7,10 +7,10 @@ import scipy
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from finetti.core.arrays import check_finite
+from finetti.core.arguments import check_finite
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import largest_of, smallest_of
-from finetti.core.statistics import Interval
+from finetti.core.numerics.extremes import largest_of, smallest_of
+from finetti.core.statistics.intervals import Interval
 
 FEWEST = 8  # pairs below which there is no interval
 

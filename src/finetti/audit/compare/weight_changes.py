@@ -18,7 +18,7 @@ from finetti.audit.proven import prove_checkpoint
 from finetti.audit.readers.number_formats import ROUNDING
 from finetti.audit.readers.stored_tensor import Checkpoint, StoredTensor
 from finetti.core.errors import InputError
-from finetti.core.threads import limit_threads
+from finetti.core.process_tuning import limit_threads
 from finetti.display.card import Card, Table
 from finetti.display.displayable import Displayable
 

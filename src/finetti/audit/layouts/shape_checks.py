@@ -10,8 +10,8 @@ from finetti.audit.layouts.tensor_mapping import (
     MappedNetwork,
     config_number,
 )
+from finetti.core.arguments import as_whole
 from finetti.core.errors import InputError
-from finetti.core.numbers import as_whole
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh, subspace_angles
 
-from finetti.core.numbers import largest_of
+from finetti.core.numerics.extremes import largest_of
 
 Matrix = NDArray[np.float64]
 

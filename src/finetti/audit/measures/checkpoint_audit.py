@@ -16,8 +16,8 @@ from finetti.audit.measures.measurements import Audit, HeadMeasures, LayerMeasur
 from finetti.audit.proven import prove_checkpoint
 from finetti.audit.readers.stored_tensor import StoredTensor
 from finetti.core.errors import InputError
-from finetti.core.numbers import largest_of
-from finetti.core.threads import limit_threads
+from finetti.core.numerics.extremes import largest_of
+from finetti.core.process_tuning import limit_threads
 
 BLOCK = 2**20  # entries of an embedding that are read at the same time
 WIDE = 2048

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from finetti.audit.measures.certified_norm import certified_product, certified_spectral
 from finetti.audit.measures.singular_values import singular_values
-from finetti.core.arrays import check_finite
+from finetti.core.arguments import check_finite
 from finetti.core.errors import InputError, bad_argument
-from finetti.core.numbers import largest_of
+from finetti.core.numerics.extremes import largest_of
 
 Matrix = NDArray[np.float64]
 POWERS = {"frobenius": 2.0, "nuclear": 1.0, "half": 0.5, "quarter": 0.25}

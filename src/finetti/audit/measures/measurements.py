@@ -8,7 +8,7 @@ from typing import Any
 from finetti.audit.layouts.block_design import BlockDesign
 from finetti.audit.layouts.shape_checks import HeadGeometry
 from finetti.audit.measures.matrix_norms import MatrixMeasures
-from finetti.core.numbers import largest_of
+from finetti.core.numerics.extremes import largest_of
 from finetti.display.card import Card, Table
 from finetti.display.displayable import Displayable
 

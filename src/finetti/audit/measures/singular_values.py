@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigvalsh
 
-from finetti.core.numbers import largest_of
+from finetti.core.numerics.extremes import largest_of
 
 Matrix = NDArray[np.float64]
 SMALL = 128  # sides below which a decomposition costs nothing

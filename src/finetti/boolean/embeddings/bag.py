@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from finetti.boolean.embeddings import token_embedding as base
 from finetti.boolean.embeddings.token_embedding import CLS, Embedding, Relevant, unit
-from finetti.core.numbers import smallest_of
+from finetti.core.numerics.extremes import smallest_of
 
 
 class Bag(Embedding):

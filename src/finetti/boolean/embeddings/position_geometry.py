@@ -15,8 +15,8 @@ from finetti.boolean.embeddings.position_vectors import (
     StandardPositions,
 )
 from finetti.core.errors import bad_argument
-from finetti.core.keys import generator
-from finetti.core.numbers import largest_of
+from finetti.core.numerics.extremes import largest_of
+from finetti.core.numerics.random_keys import generator
 
 MIN_EIGENVALUE = 1e-9  # of a Gram matrix whose vectors count as independent
 MIN_GAP = 0.01  # scores must be multiplied by log(8T/γ)/gap: beyond this, float32 suffers

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetti.boolean.language.rule import BooleanFunction, all_bits
-from finetti.core.numbers import largest_of
+from finetti.core.numerics.extremes import largest_of
 from finetti.display.card import Card, Table
 from finetti.display.displayable import Displayable
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from finetti.boolean.domain import refuse_scores
 from finetti.boolean.language.rule import all_bits
-from finetti.core.numbers import largest_of
+from finetti.core.numerics.extremes import largest_of
 
 BLOCK_ENTRIES = 2**23  # entries of a block of bits in floating point: 64 MB
 BLOCK_POSITIONS = 2**15  # positions that are summed at a time

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from finetti.boolean.embeddings.position_vectors import Indices
 from finetti.boolean.network.sum_tables import Tables
-from finetti.core.numbers import largest_of
+from finetti.core.numerics.extremes import largest_of
 
 MAX_STEPS = 60
 MAX_CONDITION = 1e8  # denominators further apart leave float64 too few digits for a proof

@@ -33,8 +33,8 @@ from finetti.boolean.verify.gate_proof import (
 )
 from finetti.boolean.verify.interval_bound import distance, output_bounds, proof_fits, proof_work
 from finetti.boolean.words import short_text
-from finetti.core.keys import generator
-from finetti.core.numbers import largest_of
+from finetti.core.numerics.extremes import largest_of
+from finetti.core.numerics.random_keys import generator
 
 SAME_ATOL = 1e-10  # differences between bits that count as rounding
 EPSILON = float(np.finfo(np.float64).eps)

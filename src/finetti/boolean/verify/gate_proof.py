@@ -11,7 +11,7 @@ from finetti.boolean.language.rule import MAX_SETTING_BITS, BooleanFunction, all
 from finetti.boolean.network.compiled_network import Network
 from finetti.boolean.network.runner import Trials
 from finetti.boolean.network.sum_tables import Tables
-from finetti.core.keys import generator
+from finetti.core.numerics.random_keys import generator
 
 MAX_WORK = 2 * 10**10  # multiplications of all trials
 MIN_MOVING_SHARE = 0.05  # of what the strongest bit does: less moves no head

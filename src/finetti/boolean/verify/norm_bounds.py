@@ -26,8 +26,8 @@ from finetti.bounds.sparse_variables.array_norms import head_norms
 from finetti.bounds.sparse_variables.head_class import HeadClass, MultiHeadClass, SoftmaxHeadNorms
 from finetti.bounds.sparse_variables.transformer_theorems import HeadCovering, MultiHeadCovering
 from finetti.bounds.value import BoundValue
-from finetti.core.norms import frobenius
-from finetti.core.numbers import largest_of
+from finetti.core.linalg.matrix_norms import frobenius
+from finetti.core.numerics.extremes import largest_of
 
 N_SAMPLES = 1000  # m, how many sequences the covers are for
 

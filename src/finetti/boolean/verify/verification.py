@@ -18,7 +18,7 @@ from finetti.boolean.network.runner import Runner, Trials
 from finetti.boolean.verify.cls_proof import input_bound
 from finetti.boolean.verify.gate_proof import make_trials, work_per_input
 from finetti.core.errors import InputError, bad_argument
-from finetti.core.numbers import largest_of, smallest_of
+from finetti.core.numerics.extremes import largest_of, smallest_of
 
 MAX_RUN_BITS = 20  # of a context whose inputs are all run
 MAX_RUN_WORK = 5 * 10**10  # multiplications that running all inputs may cost

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from finetti.bounds.value import log_of
-from finetti.core.logspace import log1pexp
+from finetti.core.numerics.logspace import log1pexp
 
 _LOG_2 = math.log(2)
 

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from finetti.bounds.covering.dudley import Dudley, dudley_quadrature
-from finetti.bounds.covering.linear import log_log_linear_cover
+from finetti.bounds.covering.linear_covering import log_log_linear_cover
 from finetti.bounds.value import Term, summed
 from finetti.core.errors import bad_argument
-from finetti.core.logspace import log_sum
+from finetti.core.numerics.logspace import log_sum
 
 
 def allocate(

@@ -14,9 +14,9 @@ import scipy
 from finetti.bounds.bound import Bound
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of, split_in_proportion, summed
-from finetti.core.forms import Form, check_form
-from finetti.core.logspace import log_add, log_subtract, log_sum
-from finetti.core.numbers import smallest_of
+from finetti.core.arguments import Form, check_form
+from finetti.core.numerics.extremes import smallest_of
+from finetti.core.numerics.logspace import log_add, log_subtract, log_sum
 
 # log ε ↦ log log N_∞(ε), for one or many ε.
 Cover = Callable[[Any], Any]

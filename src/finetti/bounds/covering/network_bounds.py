@@ -16,9 +16,9 @@ from finetti.bounds.covering.dudley import (
 from finetti.bounds.covering.radius_grid import RadiusGrid, RoundedClass
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of
+from finetti.core.arguments import Form
 from finetti.core.errors import bad_argument
-from finetti.core.forms import Form
-from finetti.core.numbers import smallest_of
+from finetti.core.numerics.extremes import smallest_of
 
 RadiiKind = Literal["fixed", "stratified"]
 ASSUMED_OF_RADII = (

@@ -7,8 +7,8 @@ from typing import Generic, TypeVar
 
 from finetti.bounds.description import map_norms
 from finetti.bounds.value import log_of
+from finetti.core.arguments import as_norm, as_positive
 from finetti.core.checked_fields import Checked, checked, real
-from finetti.core.numbers import as_norm, as_positive
 from finetti.display.card import Card, Table
 from finetti.display.displayable import Displayable
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from finetti.bounds.bound import Bound
+from finetti.bounds.count_solver import check_goal
+from finetti.bounds.count_solver import solve as solve_for
 from finetti.bounds.description import BoundSettings
-from finetti.bounds.evaluation.solve import check_goal
-from finetti.bounds.evaluation.solve import solve as solve_for
 from finetti.bounds.evaluation.sweep import (
     N_POINTS,
     Sensitivities,
@@ -22,9 +22,9 @@ from finetti.bounds.evaluation.symbols import explain_symbols
 from finetti.bounds.registry import build_bounds, load_bounds, unread_norms
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Comparison, finite
+from finetti.core.arguments import Form
 from finetti.core.errors import InputError
 from finetti.core.files import parse_json, read_file
-from finetti.core.forms import Form
 from finetti.display.card import Card, Table
 from finetti.display.pages.run_result import RunResult
 

@@ -8,14 +8,14 @@ from typing import Any, Literal
 import numpy as np
 
 from finetti.bounds.bound import Bound
+from finetti.bounds.count_solver import COUNTS, check_goal
+from finetti.bounds.count_solver import solve as solve_for
 from finetti.bounds.description import BoundSettings, map_norms
-from finetti.bounds.evaluation.solve import COUNTS, check_goal
-from finetti.bounds.evaluation.solve import solve as solve_for
 from finetti.bounds.registry import check_norms, unread_norms
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, exp_of
+from finetti.core.arguments import Form
 from finetti.core.errors import FinettiError, InputError, UnsupportedError, bad_argument
-from finetti.core.forms import Form
 from finetti.display.card import Card, Table
 from finetti.display.charts.line_charts import Chart, line_chart
 from finetti.display.displayable import Displayable
@@ -225,7 +225,7 @@ def sweep(
         values: of the variable.
         settings, sample: everything else.
         solve: "samples", "heads" or "tokens".
-        gap, constant: as `solve.solve` takes them.
+        gap, constant: as `count_solver.solve` takes them.
 
     Where a theorem does not apply, the point says why; if none of them does, that is raised.
 

@@ -10,9 +10,9 @@ from finetti.bounds.covering.dudley import LOG_3, LOG_12, dudley_quadrature, log
 from finetti.bounds.exchangeability.layer_coverings import FullTransformerBound
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of, split_in_proportion, summed
+from finetti.core.arguments import as_norm
 from finetti.core.checked_fields import checked
-from finetti.core.logspace import log1pexp
-from finetti.core.numbers import as_norm
+from finetti.core.numerics.logspace import log1pexp
 
 AGGREGATION = "the aggregation after the last layer is 1-Lipschitz in the longest token"
 _LOG_2 = math.log(2)

@@ -10,8 +10,8 @@ from finetti.attention.lipschitz.exchangeable_constants import (
 )
 from finetti.bounds.exchangeability.residual_class import FullLayerNorms, FullTransformer
 from finetti.bounds.value import Term, summed
-from finetti.core.forms import Form
-from finetti.core.log_number import LogNumber, total
+from finetti.core.arguments import Form
+from finetti.core.numerics.log_number import LogNumber, total
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ import numpy as np
 from finetti.attention.networks.softmax_constants import bandwidth
 from finetti.bounds import description as fields
 from finetti.bounds.description import BoundSettings
+from finetti.core.arguments import as_norm
 from finetti.core.errors import bad_argument
-from finetti.core.norms import frobenius, spectral
-from finetti.core.numbers import as_norm, smallest_of
+from finetti.core.linalg.matrix_norms import frobenius, spectral
+from finetti.core.numerics.extremes import smallest_of
 
 
 def matrix_norms(weights: Any) -> tuple[float, float]:

@@ -15,11 +15,10 @@ from finetti.bounds.exchangeability.residual_class import (
 )
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of, summed
+from finetti.core.arguments import Form, as_positive
 from finetti.core.errors import bad_argument
-from finetti.core.forms import Form
-from finetti.core.log_number import LogNumber
-from finetti.core.logspace import log1pexp
-from finetti.core.numbers import as_positive
+from finetti.core.numerics.log_number import LogNumber
+from finetti.core.numerics.logspace import log1pexp
 
 
 @dataclass(frozen=True)

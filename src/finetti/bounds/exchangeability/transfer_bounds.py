@@ -8,9 +8,9 @@ from finetti.bounds import description as fields
 from finetti.bounds.bound import Bound
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, summed
-from finetti.core.arrays import check_finite
+from finetti.core.arguments import check_finite
 from finetti.core.errors import bad_argument
-from finetti.core.log_number import LogNumber
+from finetti.core.numerics.log_number import LogNumber
 
 SQUARED_LOSS = "the loss is ‖y − f‖²"
 _ROUNDING = 1e-8  # relative: what float64 weights leave outside a range they are in

@@ -16,10 +16,10 @@ from finetti.bounds import description as fields
 from finetti.bounds.description import all_are
 from finetti.bounds.ours.cover_allocation import WeightError
 from finetti.bounds.ours.weight_classes import GainWeights, MatrixWeights, RowWeights, WeightClass
+from finetti.core.arguments import as_positive, as_whole
 from finetti.core.checked_fields import checked, one_of
 from finetti.core.errors import bad_argument
-from finetti.core.logspace import log_add
-from finetti.core.numbers import as_positive, as_whole
+from finetti.core.numerics.logspace import log_add
 
 # Lipschitz constants, rounded up in the last digit. All of these σ have |σ(x)| ≤ |x|.
 _LIPSCHITZ = {

@@ -22,10 +22,9 @@ from finetti.bounds.ours.head_components import AttentionPiece, ProductHeadPiece
 from finetti.bounds.ours.weight_classes import GainWeights, MatrixWeights
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import log_of
+from finetti.core.arguments import Form, as_positive
 from finetti.core.checked_fields import checked, one_of
 from finetti.core.errors import bad_argument
-from finetti.core.forms import Form
-from finetti.core.numbers import as_positive
 
 
 class BlockNorms(fields.Description, kw_only=True):

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from finetti.bounds.covering.dudley import Dudley, dudley_upper_sum
 from finetti.bounds.ours.weight_classes import CoverTable, WeightClass
 from finetti.bounds.value import Term, log_of, summed
-from finetti.core.logspace import log_sum
+from finetti.core.numerics.logspace import log_sum
 
 _STEPS = 40  # of the search for an allocation; it stops where nothing is gained
 _WINDOW = 0.5  # over which the steps of a cover are smoothed, in log x

@@ -18,8 +18,9 @@ from finetti.bounds.ours.block_components import (
 )
 from finetti.bounds.ours.weight_classes import MatrixWeights, RowWeights, WeightClass
 from finetti.bounds.value import log_of
+from finetti.core.arguments import as_norm, as_positive, as_whole
 from finetti.core.checked_fields import checked
-from finetti.core.numbers import as_norm, as_positive, as_whole, smallest_of
+from finetti.core.numerics.extremes import smallest_of
 
 
 def head_constants(

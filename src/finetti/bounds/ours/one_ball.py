@@ -12,8 +12,8 @@ from finetti.bounds.covering.dudley import Dudley, dudley_quadrature
 from finetti.bounds.ours.cover_allocation import WeightCover, WeightError
 from finetti.bounds.ours.weight_classes import MatrixWeights, WeightClass
 from finetti.bounds.value import Term, log_of, summed
-from finetti.core.logspace import log_sum
-from finetti.core.numbers import smallest_of
+from finetti.core.numerics.extremes import smallest_of
+from finetti.core.numerics.logspace import log_sum
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from finetti.bounds.covering.ball_cover import count_cover
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of
 from finetti.core.checked_fields import real
-from finetti.core.logspace import log1pexp, log_binomial
+from finetti.core.numerics.logspace import log1pexp, log_binomial
 
 LOG_2, LOG_4 = math.log(2), math.log(4)
 POWERS = (2.0, 1.0, 0.5, 0.25)  # of the Schatten norms: Frobenius, nuclear, and two quasi-norms

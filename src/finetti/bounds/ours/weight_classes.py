@@ -18,9 +18,10 @@ from finetti.bounds.ours.spectral_covers import (
     schatten_cover,
 )
 from finetti.bounds.value import log_of
+from finetti.core.arguments import as_norm, as_whole
 from finetti.core.checked_fields import checked
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import as_norm, as_whole, smallest_of
+from finetti.core.numerics.extremes import smallest_of
 
 
 class WeightClass(fields.Description, abc.ABC, kw_only=True):

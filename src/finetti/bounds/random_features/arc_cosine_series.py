@@ -10,8 +10,9 @@ from functools import lru_cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.core.logspace import log_binomial, log_sum
-from finetti.core.numbers import as_whole, largest_of
+from finetti.core.arguments import as_whole
+from finetti.core.numerics.extremes import largest_of
+from finetti.core.numerics.logspace import log_binomial, log_sum
 
 as_degree = partial(as_whole, least=0)  # a whole number ≥ 0
 

@@ -14,8 +14,8 @@ from finetti.bounds.random_features.polynomial_targets import check_coefficients
 from finetti.bounds.random_features.target_norms import ASSUMED_OF_RANDOM_HEADS, BIASED_HEADS
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of, summed
+from finetti.core.arguments import as_whole
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import as_whole
 
 MAX_SERIES_TERMS = 60  # more are within 1e-90 of the target, and their powers lose digits
 

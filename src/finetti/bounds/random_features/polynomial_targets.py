@@ -10,11 +10,10 @@ from finetti.bounds import description as fields
 from finetti.bounds.description import BoundSettings
 from finetti.bounds.random_features.arc_cosine_series import as_degree
 from finetti.bounds.value import log_of
-from finetti.core.arrays import check_finite
+from finetti.core.arguments import as_norm, as_real, as_whole, check_finite
 from finetti.core.checked_fields import Checked, checked, real
 from finetti.core.errors import bad_argument
-from finetti.core.logspace import log_binomial
-from finetti.core.numbers import as_norm, as_real, as_whole
+from finetti.core.numerics.logspace import log_binomial
 
 
 def squared_norms(tensor: Any, query_degree: int) -> tuple[float, float]:

@@ -10,8 +10,8 @@ import scipy
 
 from finetti.bounds import description as fields
 from finetti.bounds.bound import Bound
+from finetti.bounds.count_solver import whole_exp
 from finetti.bounds.description import BoundSettings
-from finetti.bounds.evaluation.solve import whole_exp
 from finetti.bounds.random_features.correlation_targets import MAX_SERIES_TERMS, CorrelationTarget
 from finetti.bounds.random_features.polynomial_targets import Target
 from finetti.bounds.random_features.target_norms import (
@@ -21,10 +21,9 @@ from finetti.bounds.random_features.target_norms import (
 )
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, format_exp, log_of, summed
+from finetti.core.arguments import Form, as_positive
 from finetti.core.errors import InputError, bad_argument
-from finetti.core.forms import Form
-from finetti.core.logspace import log_add, log_sum
-from finetti.core.numbers import as_positive
+from finetti.core.numerics.logspace import log_add, log_sum
 
 LOSS = "the loss is 1-Lipschitz in the prediction with ℓ(0, y) ≤ 1"
 STATED_THEOREM = (

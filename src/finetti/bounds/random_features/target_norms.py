@@ -16,8 +16,8 @@ from finetti.bounds.random_features.arc_cosine_series import (
 from finetti.bounds.random_features.polynomial_targets import Component, Target
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import BoundValue, Term, log_of, summed
-from finetti.core.forms import Form, check_form
-from finetti.core.logspace import log_binomial
+from finetti.core.arguments import Form, check_form
+from finetti.core.numerics.logspace import log_binomial
 
 ASSUMED_OF_RANDOM_HEADS = (
     "the query and the keys have length 1",

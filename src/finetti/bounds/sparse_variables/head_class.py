@@ -15,10 +15,9 @@ from finetti.bounds.description import BoundSettings
 from finetti.bounds.sample import Sample
 from finetti.bounds.sparse_variables.array_norms import head_norms, query_key
 from finetti.bounds.value import OF_THE_LOSS, log_of
+from finetti.core.arguments import Form, as_norm
 from finetti.core.errors import bad_argument
-from finetti.core.forms import Form
-from finetti.core.logspace import log_sum
-from finetti.core.numbers import as_norm
+from finetti.core.numerics.logspace import log_sum
 
 
 def _read_positions(settings: BoundSettings, name: str, bound: Any) -> str:

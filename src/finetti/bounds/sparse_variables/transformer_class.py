@@ -21,11 +21,11 @@ from finetti.bounds.sample import Sample
 from finetti.bounds.sparse_variables.array_norms import head_norms, query_key
 from finetti.bounds.sparse_variables.head_class import SoftmaxClass
 from finetti.bounds.value import log_of
+from finetti.core.arguments import Form
 from finetti.core.errors import bad_argument
-from finetti.core.forms import Form
-from finetti.core.log_number import LogNumber
-from finetti.core.norms import max_column_norm, spectral
-from finetti.core.numbers import smallest_of
+from finetti.core.linalg.matrix_norms import max_column_norm, spectral
+from finetti.core.numerics.extremes import smallest_of
+from finetti.core.numerics.log_number import LogNumber
 
 
 class ProjectedLayerNorms(fields.Description, kw_only=True):

@@ -25,8 +25,8 @@ from finetti.bounds.sample import Sample
 from finetti.bounds.sparse_variables.head_class import HeadClass, MultiHeadClass
 from finetti.bounds.sparse_variables.transformer_class import TransformerClass
 from finetti.bounds.value import BoundValue, Term, log_of
-from finetti.core.log_number import LogNumber
-from finetti.core.numbers import largest_of
+from finetti.core.numerics.extremes import largest_of
+from finetti.core.numerics.log_number import LogNumber
 
 ASSUMED_OF_A_LAYER = (ONE_LAYER, NO_RESIDUALS, NO_LAYER_NORM, FIXED_POSITIONS)
 ASSUMED_OF_A_HEAD = (ONE_HEAD, *ASSUMED_OF_A_LAYER)

@@ -9,7 +9,7 @@ from scipy.special import roots_jacobi
 from finetti import latent
 from finetti.claims.claim import Context, Control, Erratum, claim
 from finetti.claims.evidence import Evidence, Measurement, at_least, at_most, close, within
-from finetti.core.numbers import largest_of, smallest_of
+from finetti.core.numerics.extremes import largest_of, smallest_of
 
 LENGTH = 4
 Z_LIMIT = 4.5

@@ -12,8 +12,8 @@ from finetti.bounds.exchangeability.layer_constants import log_deviation
 from finetti.bounds.exchangeability.scaling_rates import Scales
 from finetti.claims.claim import CheckMethod, Claim, Context, Control, Erratum, claim
 from finetti.claims.evidence import Evidence, Measurement, at_least, at_most, close, within
-from finetti.core.forms import Form
-from finetti.core.numbers import largest_of
+from finetti.core.arguments import Form
+from finetti.core.numerics.extremes import largest_of
 
 
 def draw_network(rng: np.random.Generator) -> "bounds.FullTransformer":

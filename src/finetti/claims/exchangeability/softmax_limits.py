@@ -48,9 +48,9 @@ def _sphere_integrals(*directions: np.ndarray) -> dict[str, Any]:
     """C_0, C_1 and ∫ a exp(aᵀb) da for a direction b in 2, 3 and 4 dimensions."""
     found = {}
     for direction in directions:
-        nodes, weights = attention.sphere_rule(len(direction), degree=40)
+        nodes, weights = core.sphere_rule(len(direction), degree=40)
         kernel = weights * np.exp(nodes @ direction)
-        c0, c1 = attention.sphere_constants(len(direction))
+        c0, c1 = core.sphere_constants(len(direction))
         name = f"d = {len(direction)}"
         found[f"{name}: C₀, quadrature and Bessel"] = kernel.sum(), c0
         found[f"{name}: C₁, quadrature and Bessel"] = kernel @ nodes @ direction, c1
@@ -85,8 +85,8 @@ def _density_means(query: Any, keys: Any, several: Any, form: str = DERIVED) -> 
     found, smoother = {}, attention.KernelSmoother(kernels.Exponential())
     for values in several:
         dimension = values.shape[1]
-        nodes, weights = attention.sphere_rule(dimension, degree=40)
-        c0, c1 = attention.sphere_constants(dimension)
+        nodes, weights = core.sphere_rule(dimension, degree=40)
+        c0, c1 = core.sphere_constants(dimension)
         constant, name = (1 / c1, "1/C₁") if form == DERIVED else (1 / (c0 * c1), "1/(C₀C₁)")
         density = np.asarray(smoother.density(nodes, query, keys, values))
         found[f"d = {dimension}: attn_SM − ({name}) ∫ v p̂(v|q) dv"] = (
@@ -176,7 +176,7 @@ def e_prop_4_2_limit(
         target = truth[:, part]
         found.append([np.sum(each[:, part] * target) / np.sum(target**2) for each in outputs])
     linear, second = (float(np.mean(each)) for each in found)
-    factors = np.cumprod([attention.mean_resultant(dimension + 2 * j) for j in range(2)])
+    factors = np.cumprod([core.mean_resultant(dimension + 2 * j) for j in range(2)])
     shrinkages = [
         within(f"attention over E[V|K=q], {name} part", ratio, factor - 0.002, factor + 0.002)
         for name, ratio, factor in zip(

@@ -9,7 +9,7 @@ from finetti import attention, risk
 from finetti.claims.claim import CheckMethod, Context, Control, Erratum, claim
 from finetti.claims.evidence import Evidence, at_most, close, within
 from finetti.claims.measures import ratios_at_most_one
-from finetti.core.numbers import largest_of
+from finetti.core.numerics.extremes import largest_of
 
 SEQUENCES, LENGTH = 12, 4
 WIDTH = 2.0  # Θ = [−2, 2]⁸

@@ -17,7 +17,7 @@ from finetti.bounds import exchangeability as bounds
 from finetti.claims.claim import CheckMethod, Context, Control, Erratum, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, close, within
 from finetti.claims.measures import ratios_at_most_one
-from finetti.core.numbers import largest_of
+from finetti.core.numerics.extremes import largest_of
 from finetti.latent import Encoded, FiniteAtoms, GaussianEmission
 from finetti.risk import ContextTable, TransferReport
 from finetti.risk.theorems.context_table import largest_squares, uniform_error

@@ -11,7 +11,7 @@ from finetti.bounds.ours.block_theorems import projected_composition
 from finetti.claims.claim import CheckMethod, Context, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, trend, within
 from finetti.claims.measures import RATIO_RTOL
-from finetti.core.numbers import smallest_of
+from finetti.core.numerics.extremes import smallest_of
 
 _WIDTH, _RESOLUTION, _SAMPLES = 8192, 0.5, 100
 _LENGTHS = tuple(10**k for k in range(13))

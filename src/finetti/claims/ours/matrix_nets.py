@@ -11,7 +11,7 @@ from finetti.bounds.ours import spectral_covers
 from finetti.claims.claim import CheckMethod, Context, claim
 from finetti.claims.evidence import Evidence, Measurement, at_most, close, within
 from finetti.claims.measures import RATIO_RTOL
-from finetti.core.numbers import largest_of, smallest_of
+from finetti.core.numerics.extremes import largest_of, smallest_of
 
 _LABEL = "covers without T"
 

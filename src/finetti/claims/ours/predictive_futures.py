@@ -9,7 +9,7 @@ import scipy
 
 from finetti import attention, coherence, kernels, latent
 from finetti.claims.ours.flawed_predictors import Selective
-from finetti.core.numbers import largest_of
+from finetti.core.numerics.extremes import largest_of
 
 PATHS = 99  # and the truth: 100 ranks
 PLACES = np.array([[-1.0], [0.3], [1.5]])  # at which the Gaussian process is looked at

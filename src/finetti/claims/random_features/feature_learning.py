@@ -18,8 +18,8 @@ from finetti.claims.random_features.random_inputs import (
     draw_contexts,
     random_heads,
 )
-from finetti.core.keys import seed_of
-from finetti.core.numbers import largest_of, smallest_of
+from finetti.core.numerics.extremes import largest_of, smallest_of
+from finetti.core.numerics.random_keys import seed_of
 from finetti.display.card import Table
 
 LABEL = "experiments (setting stated from knowledge)"

@@ -15,7 +15,7 @@ from finetti.bounds import random_features as bounds
 from finetti.claims.claim import CheckMethod, Context, Control, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, within
 from finetti.claims.random_features.random_inputs import draw_contexts
-from finetti.core.numbers import largest_of, smallest_of
+from finetti.core.numerics.extremes import largest_of, smallest_of
 from finetti.display.card import Table
 
 

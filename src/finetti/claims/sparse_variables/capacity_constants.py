@@ -25,9 +25,9 @@ from finetti.claims.sparse_variables.tight_layers import (
     two_layers,
     two_tokens,
 )
-from finetti.core.forms import Form
-from finetti.core.norms import max_column_norm, max_row_norm
-from finetti.core.numbers import largest_of, smallest_of
+from finetti.core.arguments import Form
+from finetti.core.linalg.matrix_norms import max_column_norm, max_row_norm
+from finetti.core.numerics.extremes import largest_of, smallest_of
 
 A_COST = "a cost of W_QK larger or smaller by a factor of 1.021"
 

@@ -19,7 +19,7 @@ from finetti.boolean.verify.adversary import feature_ranges
 from finetti.claims.claim import DERIVED, CheckMethod, Context, Control, Erratum, claim
 from finetti.claims.evidence import Evidence, Measurement, at_least, at_most, close
 from finetti.claims.measures import RATIO_RTOL
-from finetti.core.numbers import largest_of
+from finetti.core.numerics.extremes import largest_of
 from finetti.display.card import Table
 
 THREE = (2, 5, 8)  # three bits of ten

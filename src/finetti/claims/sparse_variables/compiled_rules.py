@@ -23,7 +23,7 @@ from finetti.claims.sparse_variables.compiled_heads import (
     random_rule,
     symmetric_rule,
 )
-from finetti.core.numbers import largest_of
+from finetti.core.numerics.extremes import largest_of
 from finetti.display.card import Table
 
 

@@ -17,8 +17,8 @@ from finetti.bounds.covering.dudley import (
 )
 from finetti.claims.claim import CheckMethod, Context, Control, Erratum, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, close, within
-from finetti.core.forms import Form
-from finetti.core.numbers import largest_of, smallest_of
+from finetti.core.arguments import Form
+from finetti.core.numerics.extremes import largest_of, smallest_of
 
 _SIZES, _DELTAS = (10, 50, 400), (0.2, 0.1, 0.01)
 _DRAWN = 3  # samples of the enumeration

@@ -6,7 +6,7 @@ import numpy as np
 
 from finetti.claims.claim import Context, Control, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, within
-from finetti.core.numbers import largest_of, smallest_of
+from finetti.core.numerics.extremes import largest_of, smallest_of
 from finetti.display.card import Table
 from finetti.probe.tasks.consistent_sets import exhaustive_success
 from finetti.probe.tasks.hidden_rule import make_rule

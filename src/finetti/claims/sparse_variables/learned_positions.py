@@ -7,8 +7,8 @@ from typing import Any
 
 from finetti.claims.claim import Context, Control, claim
 from finetti.claims.evidence import Evidence, at_least, at_most
-from finetti.core.keys import seed_of
-from finetti.core.numbers import largest_of
+from finetti.core.numerics.extremes import largest_of
+from finetti.core.numerics.random_keys import seed_of
 from finetti.display.card import Table
 from finetti.studies.trials import Trial, TrialResult, canonical_json
 

@@ -38,7 +38,7 @@ from finetti.claims.sparse_variables.tight_layers import (
     two_layers,
     two_tokens,
 )
-from finetti.core.numbers import largest_of
+from finetti.core.numerics.extremes import largest_of
 
 
 @claim(

@@ -22,7 +22,7 @@ def parse_count(text: str, option: str) -> int:
     >>> parse_count("1e6", "samples"), parse_count("10", "width")
     (1000000, 10)
     """
-    from finetti.core.numbers import as_whole
+    from finetti.core.arguments import as_whole
 
     try:
         value = int(text) if text.strip("+-").isdigit() else float(text)

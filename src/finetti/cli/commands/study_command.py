@@ -28,7 +28,7 @@ from finetti.cli.output import (
     tell,
 )
 from finetti.core.errors import InputError
-from finetti.core.text import clean_text
+from finetti.core.plain_data import clean_text
 
 if TYPE_CHECKING:
     from finetti.studies.study import Study

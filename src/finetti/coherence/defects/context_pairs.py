@@ -9,8 +9,8 @@ from finetti.coherence.defects.defect import Defect
 from finetti.coherence.predictors.context_predictor import RegressionPredictor
 from finetti.core.arguments import Floats, as_vectors
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import smallest_of
-from finetti.core.statistics import mean_with_error
+from finetti.core.numerics.extremes import smallest_of
+from finetti.core.statistics.intervals import mean_with_error
 from finetti.latent.world import Pairs
 
 

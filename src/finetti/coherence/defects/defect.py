@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from finetti.core.arguments import Floats
-from finetti.core.numbers import field_values
+from finetti.core.plain_data import field_values
 from finetti.display import Card, Displayable, format_number
 
 TOLERANCE = 1e-8  # of a computed defect: more than rounding leaves of a coherent one

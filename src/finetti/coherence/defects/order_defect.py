@@ -25,8 +25,7 @@ from finetti.coherence.predictors.context_predictor import (
     RegressionPredictor,
     SampledPredictor,
 )
-from finetti.core.arguments import Floats, Letters, as_generator
-from finetti.core.numbers import as_whole
+from finetti.core.arguments import Floats, Letters, as_generator, as_whole
 from finetti.latent.world import Pairs
 
 N_ORDERS = 24

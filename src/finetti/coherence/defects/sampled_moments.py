@@ -23,7 +23,7 @@ from finetti.coherence.predictors.context_predictor import (
 from finetti.coherence.predictors.predictor_loading import as_predictor
 from finetti.core.arguments import Floats, one_hot
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import smallest_of
+from finetti.core.numerics.extremes import smallest_of
 from finetti.latent.world import Pairs
 
 N_PATHS, N_NULL = 1000, 99

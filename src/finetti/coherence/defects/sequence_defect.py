@@ -10,9 +10,8 @@ from finetti.coherence.defects.defect import Defect
 from finetti.coherence.defects.order_defect import N_ORDERS
 from finetti.coherence.predictors.context_predictor import AlphabetPredictor
 from finetti.coherence.predictors.predictor_loading import as_predictor
-from finetti.core.arguments import Floats, Letters, as_generator
+from finetti.core.arguments import Floats, Letters, as_generator, as_whole
 from finetti.core.errors import UnsupportedError
-from finetti.core.numbers import as_whole
 
 
 def sequence_defect(

@@ -28,7 +28,7 @@ from finetti.coherence.predictors.context_predictor import (
     no_law,
 )
 from finetti.core.arguments import Floats, Letters, as_generator
-from finetti.core.numbers import largest_of
+from finetti.core.numerics.extremes import largest_of
 from finetti.latent.world import Pairs
 
 

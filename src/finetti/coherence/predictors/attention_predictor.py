@@ -28,8 +28,8 @@ class AttentionPredictor(RegressionPredictor):
         self, query: Floats, keys: Floats, values: Floats, variance: bool
     ) -> tuple[Floats, Floats | None]:
         """All contexts in calls of one shape; what fills them up is masked."""
-        from finetti.core.precision import float64
-        from finetti.kernels.precision import in_float64
+        from finetti.core.numerics.float64 import float64
+        from finetti.kernels.kernel import in_float64
 
         n, asked, length = len(keys), query.shape[1], keys.shape[1]
         queries, whole = _filled(asked, QUERIES), _filled(length, LENGTH)

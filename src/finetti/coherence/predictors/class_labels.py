@@ -4,8 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from finetti.core.arguments import Floats, one_hot
-from finetti.core.arrays import check_finite
+from finetti.core.arguments import Floats, check_finite, one_hot
 from finetti.core.errors import InputError, bad_argument
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from finetti.core.arguments import Floats, Letters
 from finetti.core.errors import InputError
-from finetti.core.numbers import largest_of
+from finetti.core.numerics.extremes import largest_of
 from finetti.latent.predictive_laws import Gaussian, choose
 from finetti.latent.world import Pairs
 from finetti.models.answers import as_numbers, named_errors, refuse_change

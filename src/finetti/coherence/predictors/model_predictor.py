@@ -57,7 +57,7 @@ class NetworkPredictor(RegressionPredictor):
         else:
             import jax
 
-            from finetti.core.precision import float64
+            from finetti.core.numerics.float64 import float64
             from finetti.models.model import evaluate
 
             with float64():

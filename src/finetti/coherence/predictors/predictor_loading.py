@@ -19,8 +19,8 @@ from finetti.coherence.predictors.model_predictor import (
     SamplerPredictor,
 )
 from finetti.coherence.predictors.world_predictor import world_predictor
+from finetti.core.arguments import as_positive, as_whole
 from finetti.core.errors import InputError, UnsupportedError
-from finetti.core.numbers import as_positive, as_whole
 from finetti.latent.world import LatentModel
 from finetti.models.answers import named_errors
 from finetti.models.factory import Purpose, count_arguments, is_plain_function, make_factory

@@ -6,8 +6,8 @@ from typing import Literal
 
 import numpy as np
 
-from finetti.core.keys import generator
-from finetti.core.statistics import Interval, percentile_interval, wilson_interval
+from finetti.core.numerics.random_keys import generator
+from finetti.core.statistics.intervals import Interval, percentile_interval, wilson_interval
 from finetti.display import Card, Displayable, format_interval, format_number
 from finetti.probe.analysis.curve_fits import CurveFits, Floats, fit_curves
 from finetti.probe.analysis.resampling import resample_cells, resample_seeds

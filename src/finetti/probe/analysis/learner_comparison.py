@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 
 from finetti.core.errors import InputError, bad_argument
-from finetti.core.keys import generator
-from finetti.core.numbers import largest_of, smallest_of
-from finetti.core.statistics import Interval, percentile_interval
+from finetti.core.numerics.extremes import largest_of, smallest_of
+from finetti.core.numerics.random_keys import generator
+from finetti.core.statistics.intervals import Interval, percentile_interval
 from finetti.display import Card, Displayable, Table, format_interval, format_number
 from finetti.probe.analysis.critical_size import CriticalSize, critical_size
 from finetti.probe.analysis.curve_fits import Floats

@@ -8,8 +8,8 @@ import scipy
 from numpy.typing import ArrayLike
 
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import largest_of, smallest_of
-from finetti.core.statistics import Interval
+from finetti.core.numerics.extremes import largest_of, smallest_of
+from finetti.core.statistics.intervals import Interval
 
 
 def sign_flip_test(differences: ArrayLike) -> float:

@@ -7,8 +7,8 @@ from typing import Any
 import pandas as pd
 
 from finetti.core.errors import bad_argument
-from finetti.core.keys import generator
-from finetti.core.numbers import to_plain
+from finetti.core.numerics.random_keys import generator
+from finetti.core.plain_data import to_plain
 from finetti.display import Card, Displayable, Table, format_interval
 from finetti.probe.analysis.critical_size import (
     CriticalSize,

@@ -9,8 +9,8 @@ import numpy as np
 import scipy
 
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import field_values, to_plain
-from finetti.core.statistics import Interval, percentile_interval
+from finetti.core.plain_data import field_values, to_plain
+from finetti.core.statistics.intervals import Interval, percentile_interval
 from finetti.display import Card, Displayable, Table, format_interval, format_number
 from finetti.probe.analysis.critical_size import CriticalSize
 from finetti.probe.analysis.curve_fits import Floats

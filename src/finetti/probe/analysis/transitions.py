@@ -10,8 +10,8 @@ import pandas as pd
 import scipy
 
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import field_values, to_plain
-from finetti.core.statistics import Interval
+from finetti.core.plain_data import field_values, to_plain
+from finetti.core.statistics.intervals import Interval
 from finetti.display import Card, Displayable, Table, format_interval
 from finetti.probe.analysis.trial_tables import Frame, iterate_groups
 

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from finetti.core.errors import InputError, bad_argument
-from finetti.core.statistics import wilson_interval
+from finetti.core.statistics.intervals import wilson_interval
 
 Frame = Any  # a pandas DataFrame, whose declared types refuse half of what it can do
 SIZES = ("context_length", "n_samples")

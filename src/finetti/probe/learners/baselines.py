@@ -14,7 +14,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.tree import DecisionTreeClassifier
 
-from finetti.core.keys import generator
+from finetti.core.numerics.random_keys import generator
 from finetti.estimators.conditional_mean import ConditionalMeanClassifier
 from finetti.estimators.random_feature_attention import RandomFeatureAttentionClassifier
 from finetti.estimators.random_feature_mlp import RandomFeatureMLPRegressor

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float
 
+from finetti.core.arguments import as_norm, as_positive, as_whole
 from finetti.core.errors import InputError, bad_argument
-from finetti.core.numbers import as_norm, as_positive, as_whole
 from finetti.models.answers import check_shape
 from finetti.models.factory import parameters
 from finetti.probe.learners.learner import LOGITS, NetworkLearner, TrainedLearner

@@ -9,8 +9,8 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Integer
 
+from finetti.core.arguments import as_norm, as_positive, as_whole
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import as_norm, as_positive, as_whole
 from finetti.probe.learners.factored_transformer import factored_logits
 from finetti.probe.learners.learner import NetworkLearner
 from finetti.probe.learners.textbook_transformer import (

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from finetti.core.arguments import as_whole
 from finetti.core.errors import bad_argument
-from finetti.core.keys import generator
-from finetti.core.numbers import as_whole
-from finetti.core.statistics import Interval
+from finetti.core.numerics.random_keys import generator
+from finetti.core.statistics.intervals import Interval
 from finetti.display import Card, Displayable, Table
 from finetti.probe.analysis.critical_size import Censored, CriticalSize
 from finetti.probe.search.curve_posterior import REACH, Counts, CurvePosterior, curve_posterior

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from finetti.core.statistics import Interval, percentile_interval
+from finetti.core.statistics.intervals import Interval, percentile_interval
 from finetti.display import format_interval, format_number
 from finetti.probe.analysis.critical_size import CriticalSize
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from finetti.boolean.language.rule import as_rows, binary_array
 from finetti.boolean.language.simplify import find_profile
+from finetti.core.arguments import as_whole
 from finetti.core.errors import InputError, bad_argument
-from finetti.core.numbers import as_whole
 from finetti.probe.tasks.hidden_rule import HiddenRule, HiddenTask
 from finetti.probe.tasks.parity_sets import meet_in_the_middle
 from finetti.probe.tasks.set_search import (

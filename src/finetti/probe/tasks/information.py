@@ -23,9 +23,10 @@ from numpy.typing import NDArray
 from scipy import special
 
 from finetti.boolean.language.rule import all_bits
+from finetti.core.arguments import as_real, as_whole
 from finetti.core.errors import bad_argument
-from finetti.core.logspace import log_binomial
-from finetti.core.numbers import as_real, as_whole, largest_of
+from finetti.core.numerics.extremes import largest_of
+from finetti.core.numerics.logspace import log_binomial
 from finetti.display import Card, Displayable, Table
 from finetti.probe.tasks.hidden_rule import HiddenRule, HiddenTask
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from finetti.core.errors import FinettiError
-from finetti.core.keys import generator
+from finetti.core.numerics.random_keys import generator
 from finetti.probe.tasks.consistent_sets import ConsistentSets, ambiguous_sets
 from finetti.probe.tasks.hidden_rule import Bits, HiddenRule, HiddenTask, make_rule
 from finetti.probe.tasks.validation import BLOCK

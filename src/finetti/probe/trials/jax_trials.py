@@ -11,7 +11,7 @@ import numpy as np
 import optax
 
 from finetti.core.errors import FinettiError
-from finetti.core.keys import random_key
+from finetti.core.numerics.random_keys import random_key
 from finetti.probe.learners.learner import NetworkLearner
 from finetti.probe.tasks.trial_samples import TrialSamples, draw_samples, rule_from_params
 from finetti.probe.trials.network_trials import NetworkTrials, TrialState

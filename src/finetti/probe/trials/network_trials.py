@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from finetti.core.keys import generator
+from finetti.core.numerics.random_keys import generator
 from finetti.probe.tasks.trial_samples import TrialSamples
 from finetti.probe.tasks.validation import BLOCK, ErrorCount, allowed_errors, score_until
 from finetti.probe.trials.traces import attention_mass, walsh_trace

@@ -7,7 +7,7 @@ from typing import Any, final
 
 import numpy as np
 
-from finetti.core.keys import generator, seed_of
+from finetti.core.numerics.random_keys import generator, seed_of
 from finetti.probe.learners.torch_learner import TorchLearner
 from finetti.probe.tasks.trial_samples import TrialSamples, draw_samples
 from finetti.probe.trials.network_trials import NetworkTrials, TrialState

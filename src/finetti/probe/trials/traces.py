@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from finetti.boolean.language.rule import all_bits
 from finetti.boolean.language.spectrum import WalshSpectrum, spectrum
 from finetti.boolean.language.truth_table import TruthTable
+from finetti.core.arguments import as_whole
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import as_whole
-from finetti.core.statistics import mean_with_error
+from finetti.core.statistics.intervals import mean_with_error
 from finetti.display import Card, Displayable, Table
 from finetti.probe.tasks.hidden_rule import HiddenTask
 

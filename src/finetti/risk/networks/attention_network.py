@@ -12,8 +12,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from finetti.attention import Attention, FeedForward, LinearMap, project_ball, rbf_attention
 from finetti.attention.networks.weight_arrays import as_sequence, as_weights, draw, promote
+from finetti.core.arguments import as_whole
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import as_whole
 from finetti.risk.networks.weight_limits import NormLimits
 
 

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from finetti.core.keys import random_key
+from finetti.core.numerics.random_keys import random_key
 from finetti.latent import Encoded
 
 _HERE = "finetti.risk.networks.named_networks"

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 
 from finetti.core.errors import bad_argument
-from finetti.core.keys import random_key
+from finetti.core.numerics.random_keys import random_key
 from finetti.latent import Encoded
 from finetti.models.answers import check_shape
 from finetti.models.equinox_model import EquinoxRows

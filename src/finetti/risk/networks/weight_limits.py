@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from finetti.core.numbers import as_positive
+from finetti.core.arguments import as_positive
 
 _SQUARINGS = 10
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from finetti.attention import LinearMap
+from finetti.core.arguments import as_norm, as_whole
 from finetti.core.errors import bad_argument
-from finetti.core.keys import generator
-from finetti.core.numbers import as_norm, as_whole
+from finetti.core.numerics.random_keys import generator
 from finetti.display import Card, Displayable
 from finetti.latent import Encoded, FiniteAtoms
 from finetti.latent.world import LatentModel

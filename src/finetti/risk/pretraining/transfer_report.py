@@ -8,7 +8,7 @@ import numpy as np
 
 from finetti.bounds import Sample
 from finetti.bounds.exchangeability import TransferApproximation, transfer_matrix
-from finetti.core.arrays import check_finite
+from finetti.core.arguments import check_finite
 from finetti.core.errors import bad_argument
 from finetti.display import Card, Chart, Displayable, Table, waterfall
 from finetti.risk.theorems.context_table import ContextTable, largest_squares, uniform_error

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaln
 
-from finetti.core.arrays import check_finite
+from finetti.core.arguments import as_whole, check_finite
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import as_whole
 from finetti.latent import FiniteAtoms, LatentModel, LetterEmission
 
 MAX_CONTEXTS = 100_000

@@ -10,7 +10,7 @@ from finetti.attention import KernelSmoother, LinearMap
 from finetti.bounds import BoundValue, Sample
 from finetti.bounds.exchangeability import SingleAttention, SingleRisk, matrix_norms
 from finetti.core.errors import UnsupportedError
-from finetti.core.numbers import largest_of, smallest_of
+from finetti.core.numerics.extremes import largest_of, smallest_of
 from finetti.kernels import RBF
 from finetti.models.model import TrainedNetwork
 from finetti.risk.minimization import as_encoded, predictions

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from finetti.core.arrays import check_finite
+from finetti.core.arguments import check_finite
 from finetti.core.errors import FinettiError, bad_argument
-from finetti.core.numbers import largest_of, smallest_of
+from finetti.core.numerics.extremes import largest_of, smallest_of
 from finetti.risk.solvers import solve_linear_program
 
 ROUNDS = 200

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from finetti.core.numbers import largest_of, smallest_of
+from finetti.core.numerics.extremes import largest_of, smallest_of
 from finetti.risk.solvers import minimize_smooth, solve_linear_program
 from finetti.risk.theorems.parameter_box import ParameterBox
 

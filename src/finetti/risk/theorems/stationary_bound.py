@@ -7,10 +7,10 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from finetti.core.conversion import as_array
+from finetti.core.arrays import as_array
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import largest_of
-from finetti.core.precision import float64
+from finetti.core.numerics.extremes import largest_of
+from finetti.core.numerics.float64 import float64
 from finetti.display import Card, Displayable
 from finetti.latent import Encoded
 from finetti.risk.minimization import as_encoded

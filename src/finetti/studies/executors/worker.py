@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from finetti.core.errors import InputError
-from finetti.core.garbage import collect_rarely
+from finetti.core.process_tuning import relax_gc
 from finetti.core.provenance import jax_device, software
 from finetti.studies.executors.executor import Failure, FailureReason
 from finetti.studies.source_code import WORKER_VARIABLE, SourceSnapshot, Strays, using_sources
@@ -105,7 +105,7 @@ def _checked(trial: Trial, result: object, seconds: float) -> Outcome:
 def serve() -> None:
     """Load the kind that arrives first, then run the tasks that follow: one reply to each."""
     guard()
-    collect_rarely()
+    relax_gc()
     faulthandler.enable()
     os.environ[WORKER_VARIABLE] = "1"
     above, owner = Connection(os.dup(0)), os.getpid()

@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from finetti.core import lapack
 from finetti.core.errors import bad_argument
-from finetti.kernels.geometry import as_tokens, positive
+from finetti.core.linalg import lapack
+from finetti.kernels.token_geometry import as_tokens, positive
 
 # How many features one frequency gives.
 FEATURES_PER_DRAW = {"fourier": 2, "positive": 1}

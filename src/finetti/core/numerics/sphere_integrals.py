@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln, hyp0f1, ive, roots_gegenbauer
 
-from finetti.core.arrays import check_positive
+from finetti.core.arguments import check_positive
 from finetti.core.errors import bad_argument
 
 _RECURRENCE_STEPS = 100

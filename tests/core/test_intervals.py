@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from finetti.core.errors import InputError
-from finetti.core.statistics import Interval, power_law_slope, wilson_interval
+from finetti.core.statistics.intervals import Interval, wilson_interval
+from finetti.core.statistics.power_laws import power_law_slope
 
 untimed = settings(deadline=None)  # a busy machine is no failure
 STANDARD_ERRORS = 4  # a correct program fails such a test once in 16 000 seeds; seeds are fixed

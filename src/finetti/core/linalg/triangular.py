@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from finetti.core import lapack
+from finetti.core.linalg import lapack
 
 
 def solve_lower(

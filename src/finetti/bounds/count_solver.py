@@ -10,8 +10,8 @@ import scipy
 
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import OF_THE_LOSS, BoundValue, Term, format_exp
+from finetti.core.arguments import as_positive
 from finetti.core.errors import InputError, UnsupportedError, bad_argument
-from finetti.core.numbers import as_positive
 
 # What can be solved for: the size that it is, and the bounds that fall with it.
 COUNTS = {

@@ -17,8 +17,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from finetti.core import lapack
-from finetti.core.products import transposed_product
+from finetti.core.linalg import lapack
+from finetti.core.linalg.matrix_products import transposed_product
 
 # Inverses are built up to corners that grow with the matrix, of halves that LAPACK factors:
 # larger products, and fewer of them to compile.

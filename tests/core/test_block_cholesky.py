@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finetti.core import block_tree
+from finetti.core.linalg import block_cholesky as block_tree
 
 
 def posdef(size, seed=0):

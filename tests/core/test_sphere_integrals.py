@@ -6,7 +6,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from finetti.attention import mean_resultant, sphere_constants, sphere_rule
+from finetti.core import mean_resultant, sphere_constants, sphere_rule
 from finetti.core.errors import InputError
 
 pytestmark = pytest.mark.rounding

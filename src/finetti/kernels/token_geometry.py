@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from finetti.core.arrays import check_positive
-from finetti.core.conversion import as_array
+from finetti.core.arguments import check_positive
+from finetti.core.arrays import as_array
 from finetti.core.errors import bad_argument
-from finetti.core.precision import widest_float
-from finetti.core.products import outer_products
+from finetti.core.linalg.matrix_products import outer_products
+from finetti.core.numerics.float64 import widest_float
 
 
 def as_tokens(owner: str, rank: int, **arrays: Any) -> tuple[Any, ...]:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from finetti.core.arrays import check_finite, check_rank, namespace
+from finetti.core.arguments import check_finite, check_rank
+from finetti.core.arrays import namespace
 from finetti.core.errors import bad_argument
 
 
@@ -98,7 +99,7 @@ def spectral(matrix: Any) -> Any:
     matrix = _real_array(matrix, "(…, rows, columns)", "matrix", "spectral")
     if namespace(matrix) is np:
         return np.linalg.svd(matrix, compute_uv=False)[..., 0]
-    from finetti.core.lapack import singular_values  # imports JAX
+    from finetti.core.linalg.lapack import singular_values
 
     return singular_values(matrix)[..., 0]
 
@@ -112,3 +113,19 @@ def max_row_norm(matrix: Any, p: float = 2) -> Any:
     """The largest row norm: B_QK^∞ of W_Q W_K^⊤ (edelman2022, erratum 9)."""
     matrix = _real_array(matrix, "(…, rows, columns)", "matrix", "max_row_norm")
     return _vector_norm(matrix, _exponent(p, "p", "max_row_norm"), axis=-1).max(axis=-1)
+
+
+def spectral_dimension(eigenvalues: Any, ridge: float) -> float:
+    """Γ(λ) = tr((C + λI)⁻¹C) = Σ_i s_i/(s_i + λ): how many directions a ridge leaves free.
+
+    Args:
+        eigenvalues: s_i of C, none of them negative but for rounding, which counts as 0.
+        ridge: λ > 0.
+
+    >>> spectral_dimension([1.0, 1.0, 0.0], 1.0)
+    1.0
+
+    Reference: the effective dimension of B.4, zhang2022.
+    """
+    spectrum = np.maximum(np.asarray(eigenvalues, np.float64), 0.0)
+    return float(np.sum(spectrum / (spectrum + ridge)))

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from finetti.core import lapack
+from finetti.core.linalg import lapack
 
 MAX_ITERATIONS = 500
 MAX_RESTARTS = 4

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from finetti.core.logspace import log_add, log_binomial
+from finetti.core.numerics.logspace import log_add, log_binomial
 
 LOG_36, LOG_4, LOG_2 = math.log(36), math.log(4), math.log(2)
 # e^(log a) misses a whole number by rounding; without this, ⌈40.000000000000004⌉ would be 41.

@@ -4,8 +4,8 @@ import numpy as np  # the BLAS whose threads are counted
 import pytest
 import threadpoolctl
 
-from finetti.core import threads
-from finetti.core.threads import limit_threads
+from finetti.core import process_tuning as threads
+from finetti.core.process_tuning import limit_threads
 
 
 def blas_threads():

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finetti.core.precision import float64, float64_inside, widest_float
+from finetti.core.numerics.float64 import float64, float64_inside, widest_float
 
 close = partial(np.testing.assert_allclose, rtol=0)
 ROUNDING = 2**-22  # of float32, with one bit to spare

@@ -9,8 +9,7 @@ import pytest
 from scipy.linalg import hilbert
 from scipy.stats import multivariate_normal
 
-from finetti.core.precision import float64_inside
-from finetti.core.solves import (
+from finetti.core.linalg.positive_definite import (
     Status,
     condition_number,
     diagonal_floor,
@@ -20,6 +19,7 @@ from finetti.core.solves import (
     safe_cholesky,
     solve_status,
 )
+from finetti.core.numerics.float64 import float64_inside
 
 close = partial(np.testing.assert_allclose, rtol=0)
 

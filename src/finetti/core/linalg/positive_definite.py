@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, DTypeLike, Float, Int
 
-from finetti.core import lapack
-from finetti.core.triangular import solve_factored, solve_lower
+from finetti.core.linalg import lapack
+from finetti.core.linalg.triangular import solve_factored, solve_lower
 
 # Relative accuracy that a float64 solve must still deliver before we call it ill-conditioned.
 _SOLVE_RTOL = 1e-6

@@ -1,0 +1,1 @@
+"""Factorizations, solves, products and norms of matrices."""

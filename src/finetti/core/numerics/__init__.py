@@ -1,0 +1,1 @@
+"""Arithmetic: float64 inside float32 programs, logarithms, special functions."""
