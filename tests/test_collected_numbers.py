@@ -26,6 +26,7 @@ WHOLE = {  # counts, widths and depths
     "boolean/network/recognition.py": ("max(len(",),
     "boolean/network/runner.py": ("max(block.n_heads ",),
     "boolean/verify/gate_proof.py": ("min(limit,",),
+    "bounds/certificates/error_counts.py": ("min(errors + 1",),
     "bounds/exchangeability/residual_class.py": ("max(len(",),
     "bounds/sparse_variables/transformer_class.py": ("max(np.shape(",),
     "claims/exchangeability/residual_capacity.py": ("max(network.dimension,", "max((4 + heads) "),

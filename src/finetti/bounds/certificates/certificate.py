@@ -13,8 +13,8 @@ from finetti.bounds import description as fields
 from finetti.bounds.bound import Bound
 from finetti.bounds.sample import Sample
 from finetti.bounds.value import log_of
+from finetti.core.arguments import as_real, as_whole
 from finetti.core.errors import InputError, bad_argument
-from finetti.core.numbers import as_real, as_whole
 
 FIXED_CODE = "the code that describes the predictor was fixed before the data were seen"
 ON_A_SEQUENCE = "the losses are those of one predictor; each may depend on those before it"

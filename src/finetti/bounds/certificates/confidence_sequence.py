@@ -11,8 +11,8 @@ from finetti.bounds.certificates.loss_martingales import (
     CATONI_RATES,
     bernstein_growth,
 )
+from finetti.core.arguments import as_norm, as_positive, as_real
 from finetti.core.errors import InputError, bad_argument
-from finetti.core.numbers import as_norm, as_positive, as_real
 
 _EVIDENCE = math.log(len(CATONI_RATES) + len(BERNSTEIN_RATES))
 

@@ -14,9 +14,10 @@ from finetti.bounds.certificates.certificate import (
     needed_loss,
 )
 from finetti.bounds.sample import Sample
-from finetti.bounds.value import BoundValue, log_of
+from finetti.bounds.value import BoundValue, exp_of, log_of
+from finetti.core.arguments import as_norm, as_whole
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import as_norm, as_whole
+from finetti.core.numerics.extremes import largest_of
 
 
 class RelativeEntropyCertificate(Certificate):
@@ -33,7 +34,7 @@ class RelativeEntropyCertificate(Certificate):
     name = "F-certificate-kl"
     title = "the risk of one predictor by the relative entropy to its mean loss"
     statement = "kl(Ê[ℓ]/b, risk/b) ≤ (D_f + log(1/δ))/n"
-    citation = "section 2, certificates; Chernoff's inequality"
+    citation = "Certificates, finetti; Chernoff's inequality"
     assumes: ClassVar[Any] = (INDEPENDENT, FIXED_CODE)
 
     empirical_risk: float | None = fields.number(None, as_norm)
@@ -41,7 +42,7 @@ class RelativeEntropyCertificate(Certificate):
     def _evaluate(self, sample: Sample) -> BoundValue:
         risk = needed_loss(self, sample, "empirical_risk", self.empirical_risk)
         log_limit = self.log_odds(sample) - sample.log_samples
-        found = upper_relative_entropy(risk / sample.loss_bound, math.exp(min(log_limit, 700.0)))
+        found = upper_relative_entropy(risk / sample.loss_bound, exp_of(log_limit))
         log_found = log_of(found) if found > 1e-300 else log_limit
         return self.value(sample, math.log(sample.loss_bound) + log_found)
 
@@ -60,7 +61,7 @@ class BinomialCertificate(Certificate):
     name = "F-certificate-binomial"
     title = "the error rate of one predictor by its number of errors"
     statement = "risk ≤ the largest rate at which so few errors have probability δ·exp(−D_f)"
-    citation = "section 2, certificates; Clopper and Pearson (1934)"
+    citation = "Certificates, finetti; Clopper and Pearson (1934)"
     assumes: ClassVar[Any] = (INDEPENDENT, FIXED_CODE, "each loss is 0 or b")
 
     error_rate: float | None = fields.number(None, as_norm)
@@ -112,7 +113,7 @@ def log_binomial_tail(errors: int, n: int, rate: float) -> float:
     if ratio >= 1:
         return float(np.log(scipy.stats.binom.cdf(errors, n, rate)))
     steep = -math.log(ratio) if ratio > 0 else math.inf
-    terms = min(errors + 1, math.ceil(40 / max(steep, 1e-7)) + 2)
+    terms = min(errors + 1, math.ceil(40 / (steep + 1e-7)) + 2)
     counts = np.arange(errors - terms + 1, errors + 1)
     return float(scipy.special.logsumexp(scipy.stats.binom.logpmf(counts, n, rate)))
 
@@ -141,4 +142,4 @@ def upper_relative_entropy(mean: float, limit: float) -> float:
     high = math.log1p(-p)
     low = high - (limit + math.log(2)) / (1 - p) - 1.0
     found = float(scipy.optimize.brentq(excess, low, high, xtol=1e-300, rtol=1e-15))
-    return max(p, -math.expm1(found))
+    return largest_of(p, -math.expm1(found))

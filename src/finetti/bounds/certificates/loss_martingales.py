@@ -14,9 +14,9 @@ from finetti.bounds.certificates.certificate import (
     needed_loss,
 )
 from finetti.bounds.sample import Sample
-from finetti.bounds.value import BoundValue, Term, log_of, summed
+from finetti.bounds.value import BoundValue, Term, exp_of, log_of, summed
+from finetti.core.arguments import as_norm, as_whole
 from finetti.core.errors import bad_argument
-from finetti.core.numbers import as_norm, as_whole
 
 # Fixed before any data are seen. Losses are divided by their range b, so these are λ·b.
 CATONI_RATES = np.geomspace(1e-3, 30.0, 200)
@@ -65,7 +65,7 @@ class AzumaGap(SubsampledCertificate):
     name = "F-certificate-azuma"
     title = "the gap of one predictor by the length of its description"
     statement = "risk − Ê[ℓ] ≤ b·√((D_f + log(1/δ))/(2n))"
-    citation = "section 2, certificates; Azuma's inequality"
+    citation = "Certificates, finetti; Azuma's inequality"
     quantity = "generalization gap"
 
     def _evaluate(self, sample: Sample) -> BoundValue:
@@ -93,7 +93,7 @@ class CatoniCertificate(SubsampledCertificate):
     name = "F-certificate-catoni"
     title = "the risk of one predictor by its losses and its description"
     statement = "risk ≤ b·min over η of (1 − exp(−η·Ê[ℓ]/b − (D_f + log(200/δ))/n))/(1 − exp(−η))"
-    citation = "section 2, certificates; Catoni's inequality"
+    citation = "Certificates, finetti; Catoni's inequality"
 
     empirical_risk: float | None = fields.number(None, as_norm)
 
@@ -103,7 +103,7 @@ class CatoniCertificate(SubsampledCertificate):
         risk = risk / sample.loss_bound + math.exp(drawing - math.log(sample.loss_bound))
         delta = self.main_delta(sample) / len(CATONI_RATES)
         log_cost = self.log_odds(sample, delta) - sample.log_samples
-        cost = CATONI_RATES * risk + math.exp(min(log_cost, 700.0))
+        cost = CATONI_RATES * risk + exp_of(log_cost)
         # 1 − e^−x is x where x is too small for a float.
         logs = np.where(cost > 1e-300, log_one_minus_exp(np.maximum(cost, 1e-300)), log_cost)
         log_value = float(np.min(logs - log_one_minus_exp(CATONI_RATES)))
@@ -129,7 +129,7 @@ class BernsteinGap(Certificate):
     statement = (
         "risk − Ê[ℓ] ≤ min over η of (D_f + log(200/δ))/(η·n) − V·(log(1 − η·b) + η·b)/(η·b²)"
     )
-    citation = "section 2, certificates; empirical Bernstein"
+    citation = "Certificates, finetti; empirical Bernstein"
     quantity = "generalization gap"
     assumes: ClassVar[Any] = (
         ON_A_SEQUENCE,

@@ -7,8 +7,8 @@ from finetti.bounds import description as fields
 from finetti.bounds.certificates.certificate import INDEPENDENT, Certificate, needed_loss
 from finetti.bounds.certificates.error_counts import upper_relative_entropy
 from finetti.bounds.sample import Sample
-from finetti.bounds.value import BoundValue, log_of
-from finetti.core.numbers import as_norm, as_positive, as_whole
+from finetti.bounds.value import BoundValue, exp_of, log_of
+from finetti.core.arguments import as_norm, as_positive, as_whole
 
 
 def gaussian_divergence(distance: float, dimension: int, scale: float, prior_scale: float) -> float:
@@ -31,7 +31,8 @@ def gaussian_divergence(distance: float, dimension: int, scale: float, prior_sca
         for name, value in (("scale", scale), ("prior_scale", prior_scale))
     )
     log_ratio = 2 * (math.log(width) - math.log(prior))
-    spread = math.expm1(min(log_ratio, 700.0)) - log_ratio
+    ratio_less_one = math.expm1(log_ratio) if log_ratio < 700 else exp_of(log_ratio)
+    spread = ratio_less_one - log_ratio if ratio_less_one < math.inf else math.inf
     moved = distance / prior
     return (moved * moved + count * spread) / 2
 
@@ -58,7 +59,7 @@ class GaussianCertificate(Certificate):
     name = "F-certificate-gaussian"
     title = "the risk of a randomized predictor by its distance from the prior"
     statement = "kl(Ê[ℓ]/b, risk/b) ≤ (D_KL + D_f + log(2·√n/δ))/n for randomly drawn weights"
-    citation = "section 2, certificates; Maurer (2004)"
+    citation = "Certificates, finetti; Maurer (2004)"
     assumes: ClassVar[Any] = (
         INDEPENDENT,
         "the prior was fixed before the data were seen",
@@ -86,6 +87,6 @@ class GaussianCertificate(Certificate):
         odds = math.exp(self.log_odds(sample, delta)) + self.divergence
         odds += math.log(2) + sample.log_samples / 2
         limit = log_of(odds) - sample.log_samples
-        found = upper_relative_entropy(risk, math.exp(min(limit, 700.0)))
+        found = upper_relative_entropy(risk, exp_of(limit))
         log_found = log_of(found) if found > 1e-300 else limit
         return self.value(sample, math.log(sample.loss_bound) + log_found)
