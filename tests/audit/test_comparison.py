@@ -9,12 +9,10 @@ import checkpoints as make
 from finetti.audit import (
     compare_audits,
     correlate_gaps,
-    match_gaps,
     measure_capacity,
-    measure_checkpoint,
-    rank_correlation,
     read_gaps,
 )
+from finetti.audit.compare.gap_correlation import match_gaps, rank_correlation
 from finetti.core.errors import InputError
 
 NAME = "bert.encoder.layer.1.intermediate.dense.weight"
@@ -22,7 +20,7 @@ NAME = "bert.encoder.layer.1.intermediate.dense.weight"
 
 def audited(scale=1.0, **options):
     arrays = make.synthetic("bert", **options)[0]
-    return measure_checkpoint(arrays | {NAME: scale * arrays[NAME]}, heads=4)
+    return make.measured(arrays | {NAME: scale * arrays[NAME]}, heads=4)
 
 
 @pytest.fixture(scope="module")
@@ -114,12 +112,12 @@ def test_gaps_are_read_by_name(series, tmp_path):
     path.write_text("checkpoint,gap\n" + "".join(f"step-{n},{n / 10}\n" for n in range(9)))
     assert correlate_gaps(series, read_gaps(path)).rows[0].value == pytest.approx(1)
     for text, words in (
-        ("", "holds no gaps"),
+        ("", "cannot be read as CSV"),
         ("checkpoint,gap\n", "holds no gaps"),
-        ("a,b\n1,2\n", "Line 2 of gaps.csv has no checkpoint or no gap"),
+        ("a,b\n1,2\n", "gaps.csv has no columns checkpoint and gap"),
         ("checkpoint,gap\nx,1\nx,2\n", "has x twice"),
-        ("checkpoint,gap\nx,much\n", "'much'; expected a finite number"),
-        ("checkpoint,gap\nx,nan\n", "'nan'; expected a finite number"),
+        ("checkpoint,gap\nx,much\n", "'much'; expected a name and a finite number"),
+        ("checkpoint,gap\nx,nan\n", "'nan'; expected a name and a finite number"),
     ):
         path.write_text(text)
         with pytest.raises(InputError, match=words):

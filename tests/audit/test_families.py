@@ -7,7 +7,6 @@ import pytest
 from safetensors.numpy import save_file
 
 import checkpoints as make
-from finetti.audit import measure_checkpoint
 
 RTOL = 1e-5
 
@@ -40,39 +39,39 @@ def check(found, planted):
 def test_planted_norms_are_measured(family, tmp_path):
     arrays, config, planted = make.synthetic(family)
     path = make.write(tmp_path, arrays, config)
-    found = measure_checkpoint(path)
+    found = make.measured(path)
     check(found, planted)
     assert found.layout == ("bert" if family == "roberta" else family)
     assert set(found.read) == set(arrays)
     assert found.n_parameters == sum(array.size for array in arrays.values())
-    check(measure_checkpoint(tmp_path), planted)  # the folder is the file
+    check(make.measured(tmp_path), planted)  # the folder is the file
 
 
 @pytest.mark.parametrize("scale", [1e-5, 1e15])
 def test_small_and_huge_entries(scale):
     # Products of 1e15 and 1e15 are 1e30, and their squares beyond float32.
     arrays, _, planted = make.synthetic("bert", scale=scale)
-    check(measure_checkpoint(arrays, heads=make.HEADS), planted)
+    check(make.measured(arrays, heads=make.HEADS), planted)
 
 
 def test_entries_of_1e30():
     arrays, _, planted = make.synthetic("torch", scale=1e30)
-    check(measure_checkpoint(arrays, heads=make.HEADS), planted)
+    check(make.measured(arrays, heads=make.HEADS), planted)
 
 
 @pytest.mark.parametrize("kv_heads", [1, 2])
 def test_heads_share_keys_and_values(kv_heads, tmp_path):
     arrays, config, planted = make.synthetic("llama", kv_heads=kv_heads)
-    found = measure_checkpoint(make.write(tmp_path, arrays, config))
+    found = make.measured(make.write(tmp_path, arrays, config))
     check(found, planted)
     assert found.geometry.kv_heads == kv_heads
     del config["num_key_value_heads"]
-    check(measure_checkpoint(arrays, heads=make.HEADS, kv_heads=kv_heads), planted)
+    check(make.measured(arrays, heads=make.HEADS, kv_heads=kv_heads), planted)
 
 
 def test_shared_layers_run_several_times(tmp_path):
     arrays, config, planted = make.synthetic("albert", layers=1)
-    found = measure_checkpoint(make.write(tmp_path, arrays, config | {"num_hidden_layers": 12}))
+    found = make.measured(make.write(tmp_path, arrays, config | {"num_hidden_layers": 12}))
     check(found, planted)
     assert (len(found.layers), found.to_dict()["n_layers"]) == (1, 12)
     assert "each run 12 times" in str(found)
@@ -104,15 +103,15 @@ def test_fused_is_separate():
         for name, other in zip(names, rest, strict=True):
             parts[other] = fused[f"{start}{name}.weight"]
         separate |= {f"{new}{name}.weight": part for name, part in parts.items()}
-    same(measure_checkpoint(fused, heads=4), measure_checkpoint(separate, heads=4))
+    same(make.measured(fused, heads=4), make.measured(separate, heads=4))
 
 
 def test_sharded_is_single(tmp_path):
     arrays, config, _ = make.synthetic("llama", kv_heads=2)
-    single = measure_checkpoint(make.write(tmp_path / "single", arrays, config))
+    single = make.measured(make.write(tmp_path / "single", arrays, config))
     index = shards(tmp_path / "sharded", arrays, config)
-    same(measure_checkpoint(index.parent), single)
-    same(measure_checkpoint(index), single)
+    same(make.measured(index.parent), single)
+    same(make.measured(index), single)
 
 
 def shards(folder, arrays, config):
@@ -140,17 +139,17 @@ def test_shards_that_disagree_with_their_index(tmp_path):
     ):
         index.write_text(json.dumps({"weight_map": said["weight_map"] | changes}))
         with pytest.raises(ValueError, match=words):
-            measure_checkpoint(index)
+            make.measured(index)
 
 
 def test_npz_is_safetensors(tmp_path):
     arrays, config, _ = make.synthetic("gpt2")
-    single = measure_checkpoint(make.write(tmp_path, arrays, config))
+    single = make.measured(make.write(tmp_path, arrays, config))
     fortran = {name: np.asfortranarray(a) for name, a in arrays.items()}
     np.savez(tmp_path / "plain.npz", **arrays)
     np.savez_compressed(tmp_path / "packed.npz", **fortran)
     for name in ("plain.npz", "packed.npz"):
-        same(measure_checkpoint(tmp_path / name), single)
+        same(make.measured(tmp_path / name), single)
 
 
 def test_tied_embeddings_count_once():
@@ -158,11 +157,11 @@ def test_tied_embeddings_count_once():
     words = np.random.default_rng(1).normal(size=(20, make.WIDTH))
     arrays["transformer.wpe.weight"] = words[:7]  # before the words, as files sort them
     arrays["transformer.wte.weight"] = words
-    size = measure_checkpoint(arrays, heads=4).n_parameters
-    tied = measure_checkpoint(arrays | {"lm_head.weight": words}, heads=4)
+    size = make.measured(arrays, heads=4).n_parameters
+    tied = make.measured(arrays | {"lm_head.weight": words}, heads=4)
     assert (tied.n_parameters, tied.tied) == (size, ("lm_head.weight",))
     assert "Tied, counted once: lm_head.weight" in str(tied)
-    free = measure_checkpoint(arrays | {"lm_head.weight": words + 1}, heads=4)
+    free = make.measured(arrays | {"lm_head.weight": words + 1}, heads=4)
     assert free.n_parameters == size + words.size
     assert tied.embeddings["wte"]["largest_row"] == pytest.approx(
         np.linalg.norm(words, axis=1).max()
@@ -173,7 +172,7 @@ def test_a_map_adds_names(tmp_path):
     arrays, _, planted = make.synthetic("torch")
     mine = {name.replace("encoder.layers.", "tower.block_"): a for name, a in arrays.items()}
     with pytest.raises(ValueError, match="Give a `layouts` file"):
-        measure_checkpoint(mine, heads=4)
+        make.measured(mine, heads=4)
     table = tmp_path / "own.toml"
     text = """[mine]
 orientation = "output_input"
@@ -185,14 +184,14 @@ feed_out = "linear2.{kind}"
 norms = ["norm1.{kind}"]
 """
     table.write_text(text)
-    check(measure_checkpoint(mine, heads=4, layouts=table), planted)
+    check(make.measured(mine, heads=4, layouts=table), planted)
     table.write_text(text.replace("tower.block_", "encoder.layers."))
-    assert measure_checkpoint(arrays, heads=4, layouts=table).layout == "mine"  # before the shipped
+    assert make.measured(arrays, heads=4, layouts=table).layout == "mine"  # before the shipped
     for bad, words in (
-        (text + "query_weight = 'x'\n", "unknown names: query_weight"),
-        (text.replace("fused", "query"), "missing names: key, value"),
+        (text + "query_weight = 'x'\n", "`query_weight` is not a key"),
+        (text.replace("fused", "query"), "lacks `key`, `value`"),
         (text.replace("{n}", "0"), "must have {n}"),
-        (text.replace("output_input", "sideways"), "must be one of output_input"),
+        (text.replace("output_input", "sideways"), "should be 'output_input'"),
         ("[mine", "is not TOML"),
         (text.replace("{n}", "{n}{n}{n}"), "more than once"),
         (text.replace("linear1.{kind}", "{n}.linear1"), "more than once"),
@@ -201,7 +200,7 @@ norms = ["norm1.{kind}"]
     ):
         table.write_text(bad)
         with pytest.raises(ValueError, match=words):
-            measure_checkpoint(mine, heads=4, layouts=table)
+            make.measured(mine, heads=4, layouts=table)
 
 
 def test_a_name_in_the_hub_cache(tmp_path, monkeypatch):
@@ -210,15 +209,15 @@ def test_a_name_in_the_hub_cache(tmp_path, monkeypatch):
     make.write(model / "snapshots" / "abc123", arrays, config)
     monkeypatch.delenv("HF_HUB_CACHE", raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path))
-    check(measure_checkpoint("someone/small"), planted)  # the only snapshot
+    check(make.measured("someone/small"), planted)  # the only snapshot
     make.write(model / "snapshots" / "def456", arrays, config)
     with pytest.raises(ValueError, match="2 snapshots"):
-        measure_checkpoint("someone/small")
+        make.measured("someone/small")
     (model / "refs").mkdir()
     (model / "refs" / "main").write_text("def456\n")
-    check(measure_checkpoint("someone/small"), planted)
+    check(make.measured("someone/small"), planted)
     with pytest.raises(ValueError, match="never downloads"):
-        measure_checkpoint("someone/large")
+        make.measured("someone/large")
 
 
 def test_an_equinox_module():
@@ -235,7 +234,7 @@ def test_an_equinox_module():
         layers: list[Layer]
 
     heads = eqx.nn.MultiheadAttention(4, 8, key=jax.random.key(0))
-    found = measure_checkpoint(Network([Layer(Attention(heads))]), heads=4)
+    found = make.measured(Network([Layer(Attention(heads))]), heads=4)
     query, key = (np.asarray(each.weight)[2:4] for each in (heads.query_proj, heads.key_proj))
     expected = np.linalg.norm(query.T.astype(float) @ key.astype(float), 2)
     assert found.layers[0].heads[1].query_key.spectral == pytest.approx(expected, rel=1e-9)
@@ -246,8 +245,8 @@ def test_bfloat16_in_memory():
 
     arrays, _, _ = make.synthetic("bert")
     half = {name: a.astype(ml_dtypes.bfloat16) for name, a in arrays.items()}
-    exact = measure_checkpoint({name: a.astype(np.float64) for name, a in half.items()}, heads=4)
-    same(measure_checkpoint(half, heads=4), exact)
+    exact = make.measured({name: a.astype(np.float64) for name, a in half.items()}, heads=4)
+    same(make.measured(half, heads=4), exact)
 
 
 def test_norms_by_their_old_names():
@@ -255,14 +254,14 @@ def test_norms_by_their_old_names():
     old = {
         name.replace("LayerNorm.weight", "LayerNorm.gamma"): array for name, array in arrays.items()
     }
-    one, other = measure_checkpoint(arrays, heads=4), measure_checkpoint(old, heads=4)
+    one, other = make.measured(arrays, heads=4), make.measured(old, heads=4)
     assert [layer.vectors for layer in one.layers] == [layer.vectors for layer in other.layers]
     assert other.layers[0].vectors["norm_1_weight"] == pytest.approx(np.sqrt(make.WIDTH))
     assert not other.skipped
 
 
 def test_rotary_positions_are_said():
-    found = measure_checkpoint(make.synthetic("llama")[0], heads=4)
+    found = make.measured(make.synthetic("llama")[0], heads=4)
     assert "Positions rotate queries and keys" in str(found)
 
 
@@ -270,10 +269,10 @@ def test_a_state_dict_of_pytorch():
     torch = pytest.importorskip("torch", reason="needs PyTorch: pip install finetti[torch]")
     arrays = make.synthetic("torch")[0]
     state = {name: torch.from_numpy(array) for name, array in arrays.items()}
-    same(measure_checkpoint(state, heads=4), measure_checkpoint(arrays, heads=4))
+    same(make.measured(state, heads=4), make.measured(arrays, heads=4))
     half = {name: tensor.to(torch.bfloat16) for name, tensor in state.items()}
     wide = {name: tensor.to(torch.float32).numpy() for name, tensor in half.items()}
-    same(measure_checkpoint(half, heads=4), measure_checkpoint(wide, heads=4))
+    same(make.measured(half, heads=4), make.measured(wide, heads=4))
 
 
 def test_a_live_module_of_pytorch():
@@ -284,14 +283,14 @@ def test_a_live_module_of_pytorch():
     torch.manual_seed(0)
     layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
     network = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
-    found = measure_checkpoint(network)
-    same(found, measure_checkpoint(network.state_dict(), heads=2))
+    found = make.measured(network)
+    same(found, make.measured(network.state_dict(), heads=2))
     assert "TransformerEncoder in memory" in str(found)
     for each in network.layers:
         ours = Attention(8, 2, batch_first=True)
         ours.load_state_dict(each.self_attn.state_dict(), strict=False)
         each.self_attn = ours
-    same(measure_checkpoint(network), found)
+    same(make.measured(network), found)
 
 
 def test_a_live_model_of_hugging_face():
@@ -308,7 +307,7 @@ def test_a_live_model_of_hugging_face():
         tie_word_embeddings=True,
     )
     model = transformers.LlamaForCausalLM(config)
-    found = measure_checkpoint(model)
+    found = make.measured(model)
     assert (found.geometry.heads, found.geometry.kv_heads) == (4, 2)
     query = model.model.layers[1].self_attn.q_proj.weight.detach().double()[:2]
     key = model.model.layers[1].self_attn.k_proj.weight.detach().double()[:2]

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import checkpoints as make
-from finetti.audit import measure_checkpoint
 from finetti.core.errors import FinettiError
 
 FAMILIES = ("bert", "llama", "gpt2", "albert")
@@ -119,7 +118,7 @@ def fuzz(folder, count, seed):
         files += [path, path, path.with_suffix(".npz"), folder / family / "packed.npz"]
         files += [folder / family / "config.json"]
     originals = {path: path.read_bytes() for path in files}
-    measure_checkpoint(files[0])
+    make.measured(files[0])
     sentences, bombs = [], [bomb(rng, b"") for _ in range(4)]
     tracemalloc.start()
     for _ in range(count):
@@ -135,7 +134,7 @@ def fuzz(folder, count, seed):
             path.write_bytes(content)
         source = path.parent if path.suffix == ".json" else path
         try:
-            found = measure_checkpoint(source)
+            found = make.measured(source)
         except FinettiError as error:
             sentences.append(str(error))
         else:

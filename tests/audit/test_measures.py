@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import checkpoints as make
-from finetti.audit import measure_checkpoint, measure_matrix, measure_product
+from finetti.audit import measure_matrix, measure_product
 from finetti.audit.measures.certified_norm import certified_spectral, gamma
 from finetti.audit.measures.singular_values import singular_values
 from finetti.core.linalg import matrix_norms as norms
@@ -152,9 +152,9 @@ def test_memory_is_three_times_the_largest_pair(tmp_path):
     path = make.write(tmp_path, arrays)
     pair = 2 * 8 * width * hidden
     del arrays
-    measure_checkpoint(path, heads=4)  # what is imported and compiled once
+    make.measured(path, heads=4)  # what is imported and compiled once
     tracemalloc.start()
-    measure_checkpoint(path, heads=4)
+    make.measured(path, heads=4)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak <= 3 * pair
@@ -181,5 +181,5 @@ def test_the_bias_of_attention_by_hand(kv_heads):
     arrays |= {f"{start}v_proj.bias": value}
     for output in (np.zeros(make.WIDTH), rng.normal(size=make.WIDTH)):
         given = arrays | ({f"{start}o_proj.bias": output} if output.any() else {})
-        (layer,) = measure_checkpoint(given, heads=make.HEADS, kv_heads=kv_heads).layers
+        (layer,) = make.measured(given, heads=make.HEADS, kv_heads=kv_heads).layers
         assert layer.attention_bias == pytest.approx(np.linalg.norm(passed + output), rel=1e-12)

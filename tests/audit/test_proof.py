@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import checkpoints as make
-from finetti.audit import measure_checkpoint
 from finetti.core.errors import InputError
 
 QUERY, KEY, VALUE = (f"bert.encoder.layer.1.{name}.weight" for name in make.BERT)
@@ -18,7 +17,7 @@ def bert(layers=3):
 
 def refused(arrays, *words, heads=make.HEADS, **options):
     with pytest.raises(InputError) as caught:
-        measure_checkpoint(arrays, heads=heads, **options)
+        make.measured(arrays, heads=heads, **options)
     text = str(caught.value)
     for word in words:
         assert word in text, text
@@ -35,17 +34,17 @@ def test_given_and_declared_heads_must_agree(tmp_path):
     arrays, config, _ = make.synthetic("bert")
     path = make.write(tmp_path, arrays, config)
     with pytest.raises(InputError, match=r"Found 4 heads in config\.json, but 2 were given"):
-        measure_checkpoint(path, heads=2)
+        make.measured(path, heads=2)
     make.write(tmp_path, arrays, config | {"num_attention_heads": "four"})
     with pytest.raises(InputError, match="num_attention_heads = four"):
-        measure_checkpoint(path)
+        make.measured(path)
 
 
 def test_declared_head_width_must_fit(tmp_path):
     arrays, config, _ = make.synthetic("llama")
     path = make.write(tmp_path, arrays, config | {"head_dim": 3})
     with pytest.raises(InputError, match=r"found 8 outputs of the query.*expected 4 heads × 3"):
-        measure_checkpoint(path)
+        make.measured(path)
 
 
 @pytest.mark.parametrize("name", [QUERY, KEY, VALUE])
@@ -88,7 +87,7 @@ def test_the_config_counts_the_same_layers(tmp_path):
     arrays, config, _ = make.synthetic("bert")
     path = make.write(tmp_path, arrays, config | {"num_hidden_layers": 3})
     with pytest.raises(InputError, match="Found 2 layers, expected 3"):
-        measure_checkpoint(path)
+        make.measured(path)
 
 
 def test_shapes_chain():
@@ -151,7 +150,7 @@ def test_nothing_read_is_a_failure():
 
 def test_skipped_parameters_are_said():
     more = {"pooler.dense.weight": np.eye(8), "bert.encoder.layer.0.gain": np.ones(8)}
-    found = measure_checkpoint(bert() | more, heads=4)
+    found = make.measured(bert() | more, heads=4)
     assert found.skipped == {
         "pooler.dense.weight": "outside the layers, and not in the table",
         "bert.encoder.layer.0.gain": "inside a layer, and not in the table",
@@ -170,7 +169,7 @@ def test_numbers_that_no_norm_can_hold_are_refused_by_name():
     arrays = {name: array.astype(float) for name, array in bert().items()}
     words = {"bert.embeddings.word_embeddings.weight": np.full((2, 8), 1e200)}
     refused(arrays | words, "word_embeddings", "beyond 1e+100")
-    audit = measure_checkpoint({name: 1e99 * a for name, a in arrays.items()}, heads=4)
+    audit = make.measured({name: 1e99 * a for name, a in arrays.items()}, heads=4)
     json.dumps(audit.to_dict(), allow_nan=False)
 
 
@@ -184,7 +183,7 @@ def test_fields_of_the_config_must_agree(tmp_path):
     ):
         make.write(tmp_path, arrays, config | more)
         with pytest.raises(InputError, match=words):
-            measure_checkpoint(path)
+            make.measured(path)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +194,7 @@ def test_shared_heads_in_a_field_of_another_name_are_asked_for(field, tmp_path):
     del config["num_key_value_heads"]
     path = make.write(tmp_path, arrays, config | field)
     with pytest.raises(InputError, match="Give `kv_heads`"):
-        measure_checkpoint(path)
+        make.measured(path)
 
 
 def test_layers_of_two_networks_are_not_one():
@@ -209,11 +208,11 @@ def test_shared_layers_run_as_often_as_their_group(tmp_path):
     # Each of the config's 12 layers is a whole group: both of its stored layers.
     arrays, config, _ = make.synthetic("albert", layers=2)
     path = make.write(tmp_path, arrays, config | {"num_hidden_layers": 12})
-    found = measure_checkpoint(path)
+    found = make.measured(path)
     assert (found.geometry.repeats, found.to_dict()["n_layers"]) == (12, 24)
     make.write(tmp_path, arrays, config | {"num_hidden_layers": 12, "num_hidden_groups": 3})
     with pytest.raises(InputError, match="Found 1 groups of layers, expected 3"):
-        measure_checkpoint(path)
+        make.measured(path)
 
 
 def test_heads_whose_products_are_zero_are_shown():
@@ -222,6 +221,6 @@ def test_heads_whose_products_are_zero_are_shown():
     }
     for name, row in zip(make.BERT, (0, 1, 0), strict=True):
         arrays[f"bert.encoder.layer.0.{name}.weight"][row :: make.HEAD_WIDTH] = 1
-    found = measure_checkpoint(arrays, heads=4)
+    found = make.measured(arrays, heads=4)
     assert found.layers[0].heads[0].query_key.spectral_upper == 0
     assert "certain to 0.0e+00" in str(found)

@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import checkpoints as make
-from finetti.audit import measure_checkpoint, open_checkpoint
+from finetti.audit.readers.checkpoint_files import read_checkpoint
 from finetti.audit.readers.safetensors_file import read_safetensors
 from finetti.core.errors import InputError
 
@@ -18,7 +18,7 @@ F32 = np.ones(4, "<f4").tobytes()
 
 def refused(source, *words):
     with pytest.raises(InputError) as caught:
-        open_checkpoint(source)
+        read_checkpoint(source)
     text = str(caught.value)
     assert "\n" not in text
     for word in words:
@@ -30,32 +30,31 @@ def entry(first, last, shape=(4,), kind="F32"):
 
 
 @pytest.mark.parametrize(
-    ("header", "words"),
+    "header",
     [
-        ({"a": entry(0, 16), "b": entry(8, 24)}, "overlap"),
-        ({"a": entry(0, 16), "b": entry(20, 36)}, "a hole"),
-        ({"a": entry(4, 20)}, "a hole"),
-        ({"a": entry(0, 16)}, "end at byte 16 of 32"),
-        ({"a": entry(0, 16), "b": entry(16, 48, (8,))}, "end at byte 48 of 32"),
-        ({"a": entry(0, 15)}, "that is 16 bytes, and its offsets leave 15"),
-        ({"a": entry(16, 0)}, "leave -16"),
-        ({"a": entry(0, 16, (2**40, 2**40))}, "bytes, and its offsets leave 16"),
-        ({"a": entry(0, 16, (-4,))}, "whole numbers ≥ 0"),
-        ({"a": entry(0, 16, (4.0,))}, "whole numbers ≥ 0"),
-        ({"a": entry(0, 16, (True, 4))}, "whole numbers ≥ 0"),
-        ({"a": entry(0, 16, (1,) * 9)}, "at most 8"),
-        ({"a": entry(0, 16, kind="F4")}, "unknown type 'F4'"),
-        ({"a": entry(0, 16, kind=3)}, "not a string"),
-        ({"a": {"dtype": "F32"}}, "dtype, shape and data_offsets"),
-        ({"a": [1]}, "dtype, shape and data_offsets"),
-        ({"a": entry(0, 16) | {"data_offsets": "0"}}, "two offsets"),
-        ([1, 2], "must be a JSON object"),
-        ({"__metadata__": 3}, "metadata"),
+        {"a": entry(0, 16), "b": entry(8, 24)},  # overlap
+        {"a": entry(0, 16), "b": entry(20, 36)},  # a hole
+        {"a": entry(4, 20)},
+        {"a": entry(0, 16)},  # bytes that belong to nothing
+        {"a": entry(0, 16), "b": entry(16, 48, (8,))},
+        {"a": entry(0, 15)},
+        {"a": entry(16, 0)},
+        {"a": entry(0, 16, (2**40, 2**40))},
+        {"a": entry(0, 16, (-4,))},
+        {"a": entry(0, 16, (4.0,))},
+        {"a": entry(0, 16, (True, 4))},
+        {"a": entry(0, 16, kind="F5")},
+        {"a": entry(0, 16, kind=3)},
+        {"a": {"dtype": "F32"}},
+        {"a": [1]},
+        {"a": entry(0, 16) | {"data_offsets": "0"}},
+        {"__metadata__": 3},
     ],
 )
-def test_headers_that_lie(header, words, tmp_path):
+def test_headers_that_lie(header, tmp_path):
     raw = {"a": ("F32", (4,), F32), "b": ("F32", (4,), F32)}
-    refused(make.raw_file(tmp_path / "x.safetensors", raw, header), words)
+    path = make.raw_file(tmp_path / "x.safetensors", raw, header)
+    refused(path, "not a complete safetensors file")
 
 
 def test_headers_that_are_none(tmp_path):
@@ -67,6 +66,7 @@ def test_headers_that_are_none(tmp_path):
         ((4).to_bytes(8, "little") + b"\xff\xfe{}", "not readable as JSON"),
         ((10**5).to_bytes(8, "little") + b"[" * 10**5, "not readable as JSON"),
         ((5002).to_bytes(8, "little") + b"{" + b"9" * 5000 + b"}", "not readable as JSON"),
+        ((6).to_bytes(8, "little") + b"[1, 2]", "must be a JSON object"),
         ((16).to_bytes(8, "little") + b'{"a":1,"a":2}   ', "'a' twice"),
         ((2).to_bytes(8, "little") + b"{}", "holds no tensors"),
     ):
@@ -92,7 +92,7 @@ def test_pickles_are_never_opened(name, tmp_path):
 def test_a_folder_with_one_npz_file_is_that_file_and_with_two_asks_which(tmp_path):
     (tmp_path / "optimizer.pt").write_bytes(b"not opened")
     np.savez(tmp_path / "weights.npz", a=np.ones(2))
-    assert list(open_checkpoint(tmp_path).tensors) == ["a"]
+    assert list(read_checkpoint(tmp_path).tensors) == ["a"]
     np.savez(tmp_path / "other.npz", a=np.ones(2))
     refused(tmp_path, "other.npz, weights.npz. Choose one of them")
 
@@ -103,8 +103,6 @@ def test_other_kinds_are_refused_by_name(tmp_path):
         refused(tmp_path / name, words)
         (tmp_path / name).unlink()
     refused(tmp_path, "holds no safetensors")
-    make.write(tmp_path, {"a": np.ones(2)}, name="adapter_model.safetensors")
-    refused(tmp_path, "LoRA adapter")
     make.write(tmp_path / "two", {"a": np.ones(2)}, name="a.safetensors")
     make.write(tmp_path / "two", {"a": np.ones(2)}, name="b.safetensors")
     refused(tmp_path / "two", "a.safetensors, b.safetensors. Choose one")
@@ -123,12 +121,10 @@ def test_pipes_loops_and_folders_do_not_hang(tmp_path):
     refused(tmp_path / "nowhere" / ".." / "model", "no file or folder")
 
 
-def test_npz_bombs_and_pickles(tmp_path):
+def test_npz_that_lie_and_pickles(tmp_path):
     path = tmp_path / "x.npz"
     np.savez(path, a=np.array([{"x": 1}], dtype=object))
     refused(path, "pickled objects")
-    np.savez_compressed(path, a=np.zeros(2**22))
-    refused(path, "more than 100 times")
     np.save(tmp_path / "a.npy", np.zeros(4))
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("a.npy", (tmp_path / "a.npy").read_bytes().replace(b"(4,)", b"(9,)"))
@@ -191,12 +187,12 @@ def test_stored_types_are_exact(tmp_path):
         codes, expected = codes[np.isfinite(expected)], expected[np.isfinite(expected)]
         raw = {"a": (kind, codes.shape, codes.tobytes())}
         path = make.raw_file(tmp_path / "x.safetensors", raw)
-        np.testing.assert_array_equal(open_checkpoint(path).tensors["a"].read(), expected)
+        np.testing.assert_array_equal(read_checkpoint(path).tensors["a"].read(), expected)
 
 
 def test_empty_tensors_are_allowed_where_nothing_reads_them(tmp_path):
     arrays, config, _ = make.synthetic("bert")
-    found = measure_checkpoint(make.write(tmp_path, arrays | {"buffer": np.zeros((0, 3))}, config))
+    found = make.measured(make.write(tmp_path, arrays | {"buffer": np.zeros((0, 3))}, config))
     assert "buffer" in found.skipped
 
 
@@ -231,14 +227,14 @@ def test_a_matrix_larger_than_any_memory(tmp_path):
         file.write(len(head).to_bytes(8, "little") + head)
         file.truncate(8 + len(head) + offset)  # sparse: the file takes no room
     with pytest.raises(InputError, match="at most 2147483648 are read at once"):
-        measure_checkpoint(tmp_path / "x.safetensors", heads=4)
+        make.measured(tmp_path / "x.safetensors", heads=4)
 
 
 def test_a_packed_table_is_unpacked_once(tmp_path, monkeypatch):
     arrays = make.synthetic("gpt2")[0]
     words = np.random.default_rng(0).normal(size=(50, make.WIDTH))
     np.savez(tmp_path / "x.npz", **arrays, **{"wte.weight": words, "lm_head.weight": words})
-    monkeypatch.setattr("finetti.audit.measures.checkpoint_audit.BLOCK", 16)
+    monkeypatch.setattr("finetti.audit.measures.weight_readings.BLOCK", 16)
     opened, open_member = [], zipfile.ZipFile.open
 
     def counted(archive, member, *rest, **more):
@@ -246,8 +242,8 @@ def test_a_packed_table_is_unpacked_once(tmp_path, monkeypatch):
         return open_member(archive, member, *rest, **more)
 
     monkeypatch.setattr(zipfile.ZipFile, "open", counted)
-    assert measure_checkpoint(tmp_path / "x.npz", heads=4).tied == ("lm_head.weight",)
-    assert opened.count("wte.weight.npy") <= 3  # its header, its norms, the comparison
+    assert make.measured(tmp_path / "x.npz", heads=4).tied == ("lm_head.weight",)
+    assert opened.count("wte.weight.npy") == 2  # its header, its numbers
 
 
 def test_a_revision_that_is_no_commit(tmp_path, monkeypatch):
@@ -270,6 +266,6 @@ def test_a_config_that_leads_nowhere_is_told(tmp_path):
 
 def test_complex_numbers_are_not_called_quantized(tmp_path):
     np.savez(tmp_path / "a.npz", weight=np.ones(2, complex))
-    tensor = open_checkpoint(tmp_path / "a.npz").tensors["weight"]
+    tensor = read_checkpoint(tmp_path / "a.npz").tensors["weight"]
     with pytest.raises(InputError, match="none of real numbers"):
         tensor.read()

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from checkpoints import GGUF, MINILM, PICKLED, TUNED, needs_checkpoints, needs_refused
-from finetti.audit import measure_capacity, measure_checkpoint
+from checkpoints import GGUF, MINILM, PICKLED, TUNED, measured, needs_checkpoints, needs_refused
+from finetti.audit import measure_capacity
 from finetti.core.errors import InputError
 
 
 @pytest.fixture(scope="module")
 def found():
-    return measure_checkpoint(MINILM)
+    return measured(MINILM)
 
 
 @needs_checkpoints
@@ -54,10 +54,10 @@ def test_heads_by_full_svd(found, layer, head):
         for name in ("query", "key", "value")
     )
     output = weights[f"{start}output.dense.weight"].astype(float)[:, rows]
-    measured = found.layers[layer].heads[head]
+    one_head = found.layers[layer].heads[head]
     for product, one in (
-        (query.T @ key, measured.query_key),
-        (value.T @ output.T, measured.value_output),
+        (query.T @ key, one_head.query_key),
+        (value.T @ output.T, one_head.value_output),
     ):
         values = np.linalg.svd(product, compute_uv=False)[:32]
         assert one.spectral == pytest.approx(values[0], rel=1e-10)
@@ -78,7 +78,7 @@ def test_every_enclosure_is_narrow(found):
 
 @needs_checkpoints
 def test_the_fine_tuned_one_has_the_same_layout(found):
-    tuned = measure_checkpoint(TUNED)
+    tuned = measured(TUNED)
     assert (tuned.layout, tuned.geometry) == (found.layout, found.geometry)
     assert tuned.read == found.read
 
@@ -95,6 +95,6 @@ def test_real_networks_of_other_kinds_are_refused_with_what_to_do(folder, words)
     weights = max(folder.iterdir(), key=lambda path: path.stat().st_size)
     for source in (folder, weights):
         with pytest.raises(InputError) as caught:
-            measure_checkpoint(source)
+            measured(source)
         for word in words:
             assert word in str(caught.value)

@@ -6,11 +6,11 @@ import sys
 import numpy as np
 import pytest
 
-from finetti.boolean import And, Majority, Parity, Symmetric, Threshold, TruthTable, compile
+from finetti.boolean import And, Majority, Parity, Symmetric, Threshold, TruthTable, compile_rule
 from finetti.boolean.compiler.compiler_options import BASES
 from finetti.boolean.embeddings import EMBEDDINGS
 from finetti.boolean.language.rule import all_bits
-from finetti.boolean.printed import coherent_basis
+from finetti.claims.sparse_variables.printed_weights import coherent_basis
 
 CASES = [(embedding, basis) for embedding in EMBEDDINGS for basis in BASES]
 
@@ -20,7 +20,7 @@ def test_all_256_functions_of_three_bits_on_all_inputs(embedding, basis):
     bits = all_bits(10)
     for number in range(256):
         rule = TruthTable((2, 5, 8), [(number >> k) & 1 for k in range(8)])
-        compiled = compile(rule, 10, embedding, basis)
+        compiled = compile_rule(rule, 10, embedding, basis)
         assert compiled.check.complete
         assert compiled.check.error32 < 1e-5
         # Not by the verification itself: the network and the rule, side by side.
@@ -34,7 +34,7 @@ def test_random_functions_at_a_thousand_bits(sparsity, embedding, basis):
     rng = np.random.default_rng(sparsity)
     indices = rng.choice(1000, sparsity, replace=False)
     rule = TruthTable(indices, rng.normal(size=2**sparsity))
-    compiled = compile(rule, 1000, embedding, basis)
+    compiled = compile_rule(rule, 1000, embedding, basis)
     certificate = compiled.certificate
     assert certificate.holds
     assert certificate.margin >= 1
@@ -47,10 +47,10 @@ def test_random_functions_at_a_thousand_bits(sparsity, embedding, basis):
 def test_symmetric_rules_take_one_head_and_few_units(embedding, basis):
     rng = np.random.default_rng(0)
     rule = Symmetric(rng.choice(500, 12, replace=False), rng.normal(size=13))
-    compiled = compile(rule, 500, embedding, basis)
-    assert compiled.blocks[0].n_heads == 1
-    assert compiled.blocks[0].lookup.middle is None
-    assert compiled.blocks[0].lookup.outer.size == 4 * 13
+    compiled = compile_rule(rule, 500, embedding, basis)
+    assert compiled.certificate.n_heads == 1
+    assert compiled.network.lookup.middle is None
+    assert compiled.network.lookup.outer.size == 4 * 13
     assert compiled.certificate.holds
 
 
@@ -59,49 +59,47 @@ def test_symmetric_rules_take_one_head_and_few_units(embedding, basis):
 @pytest.mark.parametrize("rule", [And((0, 1, 2)), TruthTable((0, 1, 2), [0, 1, 1, 0, 1, 0, 0, 0])])
 def test_coherent_bases_are_exact_on_every_input(rule, coherence, embedding):
     """Δ = .24 exceeds 1/(2s−1): the gap decides, not the coherence."""
-    compiled = compile(rule, 9, embedding, coherent_basis(9, coherence))
+    compiled = compile_rule(rule, 9, embedding, coherent_basis(9, coherence))
     assert compiled.check.complete
     assert compiled.certificate.holds
 
 
 def test_wide_rules():
     for rule in (Parity(range(40)), Threshold(range(3, 70), 9), And(range(200))):
-        compiled = compile(rule, 300)
+        compiled = compile_rule(rule, 300)
         assert compiled.certificate.holds
         assert "every number of ones" in compiled.check.method
-    assert compile(Majority(range(31)), 500, "bag", "random").certificate.holds
+    assert compile_rule(Majority(range(31)), 500, "bag", "random").certificate.holds
 
 
 def test_constants_and_single_bits():
     for text in ("0", "1", "x1 & ~x1", "x2", "~x2", "x2 | x1 & x2"):
         for embedding, basis in CASES:
-            assert compile(text, 5, embedding, basis).certificate.holds
-    assert compile("1", 5).certificate.indices == ()
-    assert compile("x0", 1).certificate.holds
+            assert compile_rule(text, 5, embedding, basis).certificate.holds
+    assert compile_rule("1", 5).certificate.indices == ()
+    assert compile_rule("x0", 1).certificate.holds
 
 
 def test_margin_divides_the_error():
-    one, ten = (compile("x1 & x5", 100, margin=margin).certificate for margin in (1.0, 10.0))
+    one, ten = (compile_rule("x1 & x5", 100, margin=margin).certificate for margin in (1.0, 10.0))
     assert ten.margin > 9 * one.margin > 9
     assert ten.holds
     assert ten.score_scale == pytest.approx(one.score_scale + np.log(10))
 
 
-def test_width_and_coherence_are_obeyed():
-    compiled = compile("x1 & x5 & x9", 400, basis="random", coherence=0.3)
-    norms = {norm.name: norm for norm in compiled.certificate.norms}
-    assert norms["‖W_K‖_F"].source == "Lemma B.2, measured gap"  # above 1/(2s−1)
-    narrow = compile("x1 & x5 & x9", 400, basis="random", width=90)
-    assert narrow.width == 90
-    tight = compile("x1 & x5 & x9", 400, basis="random", coherence=0.1)
-    assert tight.certificate.norms[0].source == "Lemma B.2"  # the bound a priori
-    assert tight.certificate.holds
-    assert tight.width > compiled.width > 90
+def test_the_width_is_obeyed_and_decides_on_the_bounds():
+    narrow = compile_rule("x1 & x5 & x9", 400, basis="random", width=90)
+    assert narrow.network.width == 90
+    norms = {norm.name: norm for norm in narrow.certificate.norms}
+    assert norms["‖W_K‖_F"].source == "Lemma B.2, measured gap"  # coherence above 1/(2s−1)
+    wide = compile_rule("x1 & x5 & x9", 400, basis="random", width=1500)
+    assert wide.certificate.norms[0].source == "Lemma B.2"  # the bound a priori
+    assert wide.certificate.holds
 
 
 def test_norms_grow_like_log_T():
     sizes = (10**2, 10**3, 10**4)
-    scales = [compile("x1 & x5 & x9", size).certificate.norms[0].value for size in sizes]
+    scales = [compile_rule("x1 & x5 & x9", size).certificate.norms[0].value for size in sizes]
     np.testing.assert_allclose(np.diff(scales), np.log(10), atol=1e-9)
 
 
@@ -109,9 +107,9 @@ def test_norms_grow_like_log_T():
 @pytest.mark.parametrize("embedding", ["deterministic", "bag"])
 def test_norms_keep_the_lemmas_bounds_a_priori(embedding, basis):
     """Written out here once more, from the coherence alone."""
-    coherence = None if basis == "orthonormal" else 0.1
-    compiled = compile(And((3, 40, 77)), 200, embedding, basis, coherence=coherence)
-    vectors = compiled.positions.dense()
+    width = None if basis == "orthonormal" else 1500
+    compiled = compile_rule(And((3, 40, 77)), 200, embedding, basis, width=width)
+    vectors = compiled.network.positions.dense()
     gram = np.abs(vectors @ vectors.T - np.eye(200))[[3, 40, 77]]
     delta, s, T = gram.max(), 3, 200
     bag = embedding == "bag"
@@ -126,7 +124,7 @@ def test_norms_keep_the_lemmas_bounds_a_priori(embedding, basis):
 LARGE = """
 import pathlib
 import numpy as np
-from finetti.boolean import compile
+from finetti.boolean import compile_rule
 rng = np.random.default_rng(0)
 bits = rng.integers(0, 2, size=(1000, 100_000), dtype=np.uint8)
 for rule, embedding, basis in (
@@ -135,7 +133,7 @@ for rule, embedding, basis in (
     ("x5 ^ x60000 ^ x99999", "trained", "orthonormal"),
     ("x5 & ~x60000", "deterministic", "orthonormal"),
 ):
-    compiled = compile(rule, 100_000, embedding, basis)
+    compiled = compile_rule(rule, 100_000, embedding, basis)
     assert compiled.certificate.holds
     assert (compiled.predict(bits).round(9) == compiled.function(bits)).all()
 # ru_maxrss would count the process that started this one; VmHWM does not.
@@ -154,21 +152,21 @@ def test_a_hundred_thousand_bits_in_little_memory():
 
 
 def test_a_million_bits():
-    compiled = compile("~x999999", 10**6, basis="random")
-    assert compiled.positions.bits.nbytes < 2**26  # signs are bits
+    compiled = compile_rule("~x999999", 10**6, basis="random")
+    assert compiled.network.positions.bits.nbytes < 2**26  # signs are bits
     assert compiled.certificate.holds
 
 
 def test_every_bit_relevant():
     for size in (1, 2, 6, 30):
         for embedding, basis in CASES:
-            assert compile(Parity(range(size)), size, embedding, basis).certificate.holds
+            assert compile_rule(Parity(range(size)), size, embedding, basis).certificate.holds
 
 
 def test_values_of_any_size_are_exact_to_their_own_scale():
     for scale in (2e-6, 1.0, 5e5):
         rule = TruthTable((3, 50), scale * np.array([1.0, -2.0, 0.0, 0.5]))
-        compiled = compile(rule, 60, "bag")
+        compiled = compile_rule(rule, 60, "bag")
         assert compiled.check.error64 < 1e-12
         bits = all_bits(2)
         rows = np.zeros((4, 60), dtype=np.uint8)

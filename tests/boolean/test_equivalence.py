@@ -9,7 +9,7 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from finetti.boolean import compile, load, parse
+from finetti.boolean import compile_rule, load, parse
 from finetti.boolean.compiler.compiler_options import BASES
 from finetti.boolean.embeddings import EMBEDDINGS
 from finetti.boolean.language.rule import all_bits
@@ -37,7 +37,7 @@ def expressions(depth=3):
 @given(expressions(), st.sampled_from(EMBEDDINGS), st.sampled_from(BASES))
 def test_network_and_file_are_the_rule(tmp_path, text, embedding, basis):
     rule = parse(text)
-    compiled = compile(rule, T, embedding, basis)
+    compiled = compile_rule(rule, T, embedding, basis)
     wanted = rule(BITS)
     np.testing.assert_allclose(compiled.predict(BITS), wanted, atol=1e-12)
     np.testing.assert_allclose(compiled.predict(BITS, np.float32), wanted, atol=1e-5)
@@ -50,17 +50,18 @@ def test_network_and_file_are_the_rule(tmp_path, text, embedding, basis):
 @settings(max_examples=5)
 @given(expressions(), st.sampled_from(EMBEDDINGS), st.sampled_from(BASES))
 def test_the_module_is_the_rule(text, embedding, basis):
-    compiled = compile(text, T, embedding, basis)
+    compiled = compile_rule(text, T, embedding, basis)
     module = compiled.module()
     found = eqx.filter_jit(module)(jnp.asarray(BITS))
     np.testing.assert_allclose(found, compiled.function(BITS), atol=1e-12)
 
 
 def test_the_module_is_an_ordinary_one():
-    compiled = compile("x1 & ~x4", T)
+    compiled = compile_rule("x1 & ~x4", T)
     module = compiled.module(jnp.float32)
     assert {leaf.dtype for leaf in jax.tree.leaves(module)} == {jnp.dtype(jnp.float32)}
-    features = compiled.tables.read(BITS[:4])
+    tables = compiled.network.float64
+    features = tables.features(tables.sums(BITS[:4]))
     found = eqx.filter_jit(lambda model, bits: model.features(bits))(module, jnp.asarray(BITS[:4]))
     np.testing.assert_allclose(found, features, atol=1e-6)
 
@@ -74,7 +75,7 @@ def test_the_module_is_an_ordinary_one():
 
 
 def test_predict_takes_what_bits_come_as():
-    compiled = compile("x1 & (x3 | x5)", T)
+    compiled = compile_rule("x1 & (x3 | x5)", T)
     wanted = compiled.function(BITS)
     for kind in (bool, np.uint8, np.int64, np.float32):
         np.testing.assert_allclose(compiled.predict(BITS.astype(kind)), wanted, atol=1e-12)
@@ -91,23 +92,23 @@ def test_predict_takes_what_bits_come_as():
 
 
 def test_weights_are_a_named_tree():
-    weights = compile("x1 & ~x4", T).weights
+    weights = compile_rule("x1 & ~x4", T).weights
     assert weights["embedding.positions"].shape == (T, T + 3)
     assert weights["blocks.0.query"].shape == (2, T + 3, 1)
     assert set(weights) == {
-        *(f"embedding.{name}" for name in ("positions", "tokens", "cls")),
+        *(f"embedding.{name}" for name in ("positions", "tokens", "readers")),
         *(f"blocks.0.{name}" for name in ("query", "key", "value", "output")),
         *(f"blocks.0.{name}" for name in ("inner", "inner_bias", "middle", "middle_bias", "outer")),
     }
     with pytest.raises(InputError, match="GiB"):
-        _ = compile("x1", 10**5).weights
+        _ = compile_rule("x1", 10**5).weights
     with pytest.raises(InputError, match="predict"):
-        compile("x1", 10**5).module()
+        compile_rule("x1", 10**5).module()
 
 
 def test_weights_in_use_cannot_be_changed_behind_what_was_measured():
-    compiled = compile("x1 & ~x4", T, basis="random")
-    arrays = (compiled.blocks[0].key, compiled.blocks[0].lookup.outer, compiled.positions.bits)
-    for array in arrays:
+    compiled = compile_rule("x1 & ~x4", T, basis="random")
+    network = compiled.network
+    for array in (network.heads.key, network.lookup.outer, network.positions.bits):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 0

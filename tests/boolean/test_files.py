@@ -6,8 +6,7 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from finetti.boolean import Symmetric, TruthTable, compile, load, saving
-from finetti.boolean.embeddings import EMBEDDINGS
+from finetti.boolean import Symmetric, TruthTable, compile_rule, load
 from finetti.boolean.language.rule import BooleanFunction
 from finetti.core.errors import InputError
 
@@ -24,7 +23,7 @@ def rewritten(path, change):
 
 @pytest.fixture
 def saved(tmp_path):
-    return compile("x3 & (x7 | ~x9)", 30).save(tmp_path / "rule.safetensors")
+    return compile_rule("x3 & (x7 | ~x9)", 30).save(tmp_path / "rule.safetensors")
 
 
 def test_a_file_says_what_it_is(saved):
@@ -34,18 +33,31 @@ def test_a_file_says_what_it_is(saved):
     assert metadata["format"] == "finetti-boolean-1"
     assert metadata["context_length"] == "30"
     assert "x3 & (x7 | ~x9)" in metadata["function"]
-    assert names == set(load(saved).weights)
+    assert names == set(load(saved).weights) - {"embedding.positions"}  # unit vectors
 
 
-@pytest.mark.parametrize("embedding", EMBEDDINGS)
-@pytest.mark.parametrize("basis", ["orthonormal", "random"])
-def test_positions_too_large_to_write_out_keep_their_form(tmp_path, monkeypatch, embedding, basis):
-    monkeypatch.setattr(saving, "MAX_DENSE_BYTES", 100)
-    compiled = compile("x3 & (x7 | ~x9)", 30, embedding, basis)
+@pytest.mark.parametrize("gates", [False, True])
+@pytest.mark.parametrize(("basis", "form"), [("orthonormal", None), ("random", "int8")])
+def test_positions_are_written_in_their_form(tmp_path, basis, form, gates):
+    compiled = compile_rule("x3 & (x7 | ~x9)", 30, basis=basis, gates=gates)
     path = compiled.save(tmp_path / "rule.safetensors")
-    assert "embedding.positions" not in load_file(path)
+    stored = load_file(path).get("embedding.positions")
+    assert (None if stored is None else str(stored.dtype)) == form
     loaded = load(path)
-    np.testing.assert_array_equal(loaded.positions.dense(), compiled.positions.dense())
+    np.testing.assert_array_equal(
+        loaded.network.positions.dense(), compiled.network.positions.dense()
+    )
+    assert loaded.certificate.holds
+
+
+@pytest.mark.parametrize("gates", [False, True])
+def test_positions_written_out_are_read_too(tmp_path, gates):
+    compiled = compile_rule("x3 & (x7 | ~x9)", 30, "trained", gates=gates)
+    path = compiled.save(tmp_path / "rule.safetensors")
+    assert load_file(path)["embedding.positions"].shape == (30, compiled.network.width)
+    loaded = load(path)
+    for name, array in compiled.weights.items():
+        np.testing.assert_array_equal(loaded.weights[name], array)
     assert loaded.certificate.holds
 
 
@@ -54,7 +66,7 @@ def test_positions_too_large_to_write_out_keep_their_form(tmp_path, monkeypatch,
     [TruthTable((1, 5), [0.5, -1.0, 2.0, 3.25]), Symmetric((2, 4, 6), [1, -1, 0.5, 2])],
 )
 def test_functions_that_are_no_expressions_come_back(tmp_path, rule):
-    loaded = load(compile(rule, 9, "bag").save(tmp_path / "rule.safetensors"))
+    loaded = load(compile_rule(rule, 9, "bag").save(tmp_path / "rule.safetensors"))
     assert repr(loaded.function) == repr(rule)
     assert loaded.check.exact
 
@@ -72,7 +84,7 @@ class AtLeastHalf(BooleanFunction):
 
 
 def test_a_symmetric_function_of_a_user_comes_back(tmp_path):
-    loaded = load(compile(AtLeastHalf(), 30).save(tmp_path / "rule.safetensors"))
+    loaded = load(compile_rule(AtLeastHalf(), 30).save(tmp_path / "rule.safetensors"))
     np.testing.assert_array_equal(loaded.function.profile(), AtLeastHalf().profile())
     assert loaded.check.exact
 
@@ -89,11 +101,12 @@ def test_a_symmetric_function_of_a_user_comes_back(tmp_path):
         ("blocks.0.output", (0, 0, 1), 1.0),
         ("embedding.positions", (20, 3 + 7), 5.0),  # x20 looks like x7
         ("embedding.tokens", (1, 1), 0.0),
-        ("embedding.cls", (2,), 0.0),
+        ("embedding.readers", (0, 2), 0.0),
     ],
 )
 def test_one_wrong_number_is_found_with_an_input_that_shows_it(saved, name, place, value):
     def damage(tensors, metadata):
+        tensors["embedding.positions"] = load(saved).network.positions.dense()
         tensors[name] = tensors[name].copy()
         assert tensors[name][place] != value
         tensors[name][place] = value
@@ -110,7 +123,7 @@ def test_one_wrong_number_is_found_with_an_input_that_shows_it(saved, name, plac
 
 
 def test_another_rule_is_refuted():
-    compiled = compile("x3 & x7", 50)
+    compiled = compile_rule("x3 & x7", 50)
     assert compiled.verify("x7 & x3").exact
     assert compiled.verify().exact
     found = compiled.verify("x3 & x7 & ~x40")
@@ -120,20 +133,13 @@ def test_another_rule_is_refuted():
         compiled.verify("x3 & x50")
 
 
-def sparse_vectors_of_other_positions(tensors, metadata):
-    metadata.update(positions="sparse")
-    tensors["embedding.position_indices"] = np.array([1])
-    tensors["embedding.position_vectors"] = np.zeros((2, int(metadata["width"])))
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         (lambda t, m: t.pop("blocks.0.key"), "lacks blocks.0.key"),
-        (lambda t, m: t.pop("embedding.positions"), "embedding.positions"),
         (lambda t, m: m.update(format="other"), "finetti-boolean-1"),
-        (lambda t, m: m.pop("width"), "lacks width"),
-        (lambda t, m: m.update(width="many"), "metadata"),
+        (lambda t, m: m.pop("settings"), "lacks settings"),
+        (lambda t, m: m.update(context_length="many"), "metadata"),
         (lambda t, m: m.update(function='{"rule": "x1 &"}'), "metadata"),
         (lambda t, m: m.update(function="{}"), "metadata"),
         (lambda t, m: m.update(function="[]"), "names and values"),
@@ -143,21 +149,22 @@ def sparse_vectors_of_other_positions(tensors, metadata):
         (lambda t, m: m.update(function='{"rule": "x1 & x30"}'), "uses x30"),
         (lambda t, m: m.update(function='{"rule": "x' + "1" * 5000 + '"}'), "5000 digits"),
         (lambda t, m: m.update(settings="[]"), "settings are names"),
-        (lambda t, m: m.update(settings='{"margin": "x"}'), "margin"),
-        (lambda t, m: m.update(settings='{"margin": 0.5}'), "margin"),
-        (lambda t, m: m.update(settings='{"margin": NaN}'), "margin"),
-        (lambda t, m: m.update(positions="elsewhere"), "'elsewhere' is not one of"),
-        (lambda t, m: m.update(positions="standard", width="20"), "need more than 20"),
-        (lambda t, m: m.update(readers="gates"), "does not fit its rule"),
-        (lambda t, m: m.update(context_length="29"), "positions has shape"),
-        (lambda t, m: m.update(positions="signs"), "positions"),
-        (sparse_vectors_of_other_positions, "1 indices and vectors of shape"),
+        (lambda t, m: m.update(settings='{"embedding": "bag", "margin": "x"}'), "margin"),
+        (lambda t, m: m.update(settings='{"embedding": "bag", "margin": 0.5}'), "margin"),
+        (lambda t, m: m.update(settings='{"embedding": "bag", "margin": NaN}'), "margin"),
+        (
+            lambda t, m: t.update({"blocks.0.outer": np.zeros((4, 33))}),
+            "unit vectors need more than 28",
+        ),
+        (lambda t, m: m.update(context_length="31"), "31 unit vectors need more than 33"),
         (lambda t, m: t.update({"blocks.0.query": np.zeros(3)}), "does not fit together"),
         (
             lambda t, m: t.update({"blocks.0.query": t["blocks.0.query"][:0]}),
             "does not fit together",
         ),
-        (lambda t, m: m.update(embedding="other"), "embedding"),
+        (lambda t, m: m.update(settings='{"embedding": "other"}'), "embedding"),
+        (lambda t, m: t.update({"embedding.positions": np.zeros((30, 4))}), "positions has shape"),
+        (lambda t, m: t.update({"embedding.positions": np.zeros((30, 30), np.int8)}), "signs"),
         (lambda t, m: t.update({"blocks.0.key": np.zeros((3, 4, 1))}), "does not fit together"),
         (lambda t, m: t.update({"blocks.0.outer": np.zeros(3)}), "does not fit together"),
     ],
@@ -174,11 +181,11 @@ def test_files_that_are_no_files(tmp_path):
     with pytest.raises(InputError, match="cannot be read"):
         load(tmp_path / "text.safetensors")
     with pytest.raises(InputError, match="cannot be written"):
-        compile("x1", 4).save(tmp_path / "no" / "such" / "folder.safetensors")
+        compile_rule("x1", 4).save(tmp_path / "no" / "such" / "folder.safetensors")
 
 
 def test_complex_tensors_pipes_and_huge_files_are_refused(tmp_path):
-    path = compile("x1 & x4", 8).save(tmp_path / "a.safetensors")
+    path = compile_rule("x1 & x4", 8).save(tmp_path / "a.safetensors")
     with safe_open(path, "numpy") as file:
         tensors, metadata = {n: file.get_tensor(n) for n in list(file.keys())}, file.metadata()
     whole = path.stat().st_size

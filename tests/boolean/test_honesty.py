@@ -5,22 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from finetti.boolean import (
-    And,
-    Compiled,
-    Parity,
-    Symmetric,
-    TruthTable,
-    compile,
-    parse,
-)
-from finetti.boolean.check import EXACT_RTOL, MAX_ROUNDING_RTOL
-from finetti.boolean.domain import MAX_SCORE_LEAD
+from finetti.boolean import And, Compiled, Parity, Symmetric, TruthTable, compile_rule, parse
+from finetti.boolean.certificate import EXACT_RTOL, MAX_ROUNDING_RTOL
 from finetti.boolean.embeddings import EMBEDDINGS, find_embedding
+from finetti.boolean.embeddings.position_geometry import measure_geometry
 from finetti.boolean.embeddings.position_vectors import DensePositions
-from finetti.boolean.embeddings.token_embedding import HeadMatrices
+from finetti.boolean.embeddings.token_embedding import HeadMatrices, Relevant
+from finetti.boolean.embeddings.weight_range import MAX_SCORE_LEAD
 from finetti.boolean.language.rule import all_bits
-from finetti.boolean.network.block import Block
+from finetti.boolean.network.cls_network import ClsNetwork
 from finetti.boolean.network.lookup import Lookup, make_lookup
 from finetti.boolean.verify import verification
 from finetti.boolean.verify.adversary import feature_ranges
@@ -45,10 +38,11 @@ def needle(textbook_features, n_loud=11, n_quiet=12, loudness=35.5):
     query[0, 2], key[0, [0, 2, 3], 0] = 1.0, loudness * np.array([1.0, -2.0, 1.0])
     value[0, :2, 0] = 1.0, -1.0
     heads = HeadMatrices(query, key, value, np.ones((1, 1, 1)))
-    parts = find_embedding("deterministic"), DensePositions(positions)
-    named = {"function": parse("0"), "settings": {"basis": "given"}}
-    lookup = make_lookup(np.zeros((1, 1)), np.ones(1), 1.0)
-    unfinished = Compiled.build(*parts, (Block.at_cls(heads, lookup),), **named)
+    vectors, embedding = DensePositions(positions), find_embedding("deterministic")
+    relevant = Relevant(vectors, measure_geometry(vectors, ()), (), True)
+    lookup, rule = make_lookup(np.zeros((1, 1)), np.ones(1), 1.0), Symmetric((), [0.0])
+    built = ClsNetwork.build(embedding, rule, relevant, heads, lookup)
+    unfinished = Compiled(built, parse("0"), {"basis": "given"})
     special = np.repeat([1, 0], [n_loud, n_quiet])
     other = special.copy()
     other[-1] = 1
@@ -62,46 +56,48 @@ def needle(textbook_features, n_loud=11, n_quiet=12, loudness=35.5):
 
 @pytest.mark.parametrize("loudness", [30.0, 35.5, 38.0])
 def test_large_terms_that_are_left_out_hide_nothing(loudness, textbook_features):
-    network, special = needle(textbook_features, loudness=loudness)
-    assert network.predict(special) == pytest.approx(1)
-    found = network.verify("0")
+    made, special = needle(textbook_features, loudness=loudness)
+    assert made.predict(special) == pytest.approx(1)
+    found = made.verify("0")
     assert not found.proven
-    low, high, _ = feature_ranges(network.tables, (), np.zeros((1, 0), dtype=np.uint8))
-    feature = textbook_features(network, special[None])[0, 0]
+    low, high, _ = feature_ranges(made.network.float64, (), np.zeros((1, 0), dtype=np.uint8))
+    feature = textbook_features(made, special[None])[0, 0]
     assert np.isnan(low[0, 0]) or low[0, 0] - 1e-9 <= feature <= high[0, 0] + 1e-9
 
 
-def largest_score(network):
-    block, places, cls = network.blocks[0], network.positions.dense(), network.cls
-    tokens = np.concatenate([places + network.tokens[0], places + network.tokens[1], cls[None]])
-    score = (cls @ block.query)[:, 0]
-    return np.abs(np.einsum("td,hdk,hk->th", tokens, block.key, score[:, None])).max()
+def largest_score(made):
+    network, places = made.network, made.network.positions.dense()
+    tokens = np.concatenate([*(places + token for token in network.tokens), network.cls[None]])
+    score = (network.cls @ network.heads.query)[:, 0]
+    return np.abs(np.einsum("td,hdk,hk->th", tokens, network.heads.key, score[:, None])).max()
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_scores_of_any_size_are_run_and_judged_as_the_textbook_does(
-    seed, monkeypatch, textbook_features
+    seed, monkeypatch, textbook_features, all_features
 ):
     rng = np.random.default_rng(seed)
-    compiled = compile(RULE, 9, EMBEDDINGS[seed % 3], "random")
-    tokens = compiled.tokens + (seed % 3 != 2) * rng.normal(size=compiled.tokens.shape)
-    key = rng.normal(size=compiled.blocks[0].key.shape)
-    network = replace(compiled, tokens=tokens).changed(key=key)
+    compiled = compile_rule(RULE, 9, EMBEDDINGS[seed % 3], "random")
+    tokens = compiled.network.tokens
+    tokens = tokens + (seed % 3 != 2) * rng.normal(size=tokens.shape)
+    key = rng.normal(size=compiled.network.heads.key.shape)
+    made = replace(compiled, network=replace(compiled.network, tokens=tokens)).changed(key=key)
     size = (1.0, 10.0, 20.0, MAX_SCORE_LEAD / 2)[seed % 4]  # of the largest score
-    query = size * network.blocks[0].query / largest_score(network)
-    network = network.changed(query=query)
+    query = size * made.network.heads.query / largest_score(made)
+    made = made.changed(query=query)
     bits = all_bits(9)
-    features = textbook_features(network, bits.astype(int))
-    wanted = network.blocks[0].lookup(features)
-    np.testing.assert_allclose(network.tables.read(bits), features, atol=1e-9)
-    np.testing.assert_allclose(network.predict(bits), wanted, atol=1e-7)
-    np.testing.assert_allclose(network.tables.all_features, features, atol=1e-9)
-    (attention,) = network.explain(bits[77]).attention
+    features = textbook_features(made, bits.astype(int))
+    wanted = made.network.lookup(features)
+    tables = made.network.float64
+    np.testing.assert_allclose(tables.features(tables.sums(bits)), features, atol=1e-9)
+    np.testing.assert_allclose(made.predict(bits), wanted, atol=1e-7)
+    np.testing.assert_allclose(all_features(made), features, atol=1e-9)
+    (attention,) = made.explain(bits[77]).attention
     np.testing.assert_allclose(attention.sum(axis=1), 1)
     truth = np.abs(wanted - RULE(bits)).max()
     for all_inputs in (20, 0):
         monkeypatch.setattr(verification, "MAX_RUN_BITS", all_inputs)
-        found = network.verify(RULE)
+        found = made.verify(RULE)
         assert found.proven == (truth <= 1e-9) or not found.proven
         if found.counterexample is not None:
             wrong = found.counterexample
@@ -112,30 +108,31 @@ def test_scores_of_any_size_are_run_and_judged_as_the_textbook_does(
 
 def test_sparse_rows_lose_no_digits_either(textbook_features):
     sparse = pytest.importorskip("scipy.sparse")
-    network, special = needle(textbook_features)
-    assert network.predict(sparse.csr_matrix(special[None]))[0] == pytest.approx(1)
+    made, special = needle(textbook_features)
+    assert made.predict(sparse.csr_matrix(special[None]))[0] == pytest.approx(1)
 
 
 def test_denominators_too_far_apart_are_not_proven(textbook_features):
-    network, _ = needle(
+    made, _ = needle(
         textbook_features, n_loud=15, n_quiet=12
     )  # more loud bits than are tried together
-    found = network.changed(outer=np.zeros(4)).verify("0")
+    found = made.changed(outer=np.zeros(4)).verify("0")
     assert found.exact
     assert not found.proven
     assert "digits" in found.why_not
-    low, _, _ = feature_ranges(network.tables, (), np.zeros((1, 0), dtype=np.uint8))
+    low, _, _ = feature_ranges(made.network.float64, (), np.zeros((1, 0), dtype=np.uint8))
     assert np.isnan(low).all()
 
 
 def test_a_rule_that_leaves_bits_out_is_refuted_by_the_bits_that_move_the_heads():
     text = "x1 & " + " & ".join(f"~x{i}" for i in range(2, 11))
-    compiled = compile(text, 1000)
-    for network in (compiled, replace(compiled, function=parse("0"))):  # with and without hints
-        found = network.verify("0")
+    compiled = compile_rule(text, 1000)
+    unsaid = replace(compiled.network, rule=Symmetric((), [0.0]))
+    for made in (compiled, replace(compiled, network=unsaid)):  # with and without hints
+        found = made.verify("0")
         assert found.counterexample is not None
         assert found.counterexample.ones == (1,)
-    wide = compile(And(range(60)), 400, "bag", "random")
+    wide = compile_rule(And(range(60)), 400, "bag", "random")
     assert wide.verify("0").counterexample.value == 0
 
 
@@ -143,9 +140,9 @@ def test_a_rule_that_leaves_bits_out_is_refuted_by_the_bits_that_move_the_heads(
 @pytest.mark.parametrize("embedding", EMBEDDINGS)
 def test_small_values_beside_large_ones_count(embedding, length):
     rule = TruthTable((0, 1, 2), [5e5, 0.5, -0.5, 0, 5e5, 0.5, -0.5, 3])
-    compiled = compile(rule, length, embedding)
+    compiled = compile_rule(rule, length, embedding)
     assert compiled.check.proven
-    outer = compiled.blocks[0].lookup.outer.copy()
+    outer = compiled.network.lookup.outer.copy()
     outer[np.abs(outer) == 0.5] *= 2
     found = compiled.changed(outer=outer).verify()
     assert abs(found.counterexample.value) == 0.5
@@ -155,10 +152,10 @@ def test_small_values_beside_large_ones_count(embedding, length):
 def test_rounding_is_no_error_and_nothing_else_is_rounding():
     """Ramps of a line of bumps cancel, in sums of at most n = 801 terms of size 1e6·4s: rounding is
     n·u·4s of the largest value. And 1 + 1e-2 beside 1e6 is wrong."""
-    compiled = compile(Symmetric(range(200), np.r_[1e6 * (np.arange(200) % 2), 1.0]), 300)
+    compiled = compile_rule(Symmetric(range(200), np.r_[1e6 * (np.arange(200) % 2), 1.0]), 300)
     assert compiled.check.proven
     assert compiled.check.error64 <= 801 * 2**-53 * 800 < compiled.check.tolerance == EXACT_RTOL
-    outer = compiled.blocks[0].lookup.outer.copy()
+    outer = compiled.network.lookup.outer.copy()
     outer[np.abs(outer) == 1.0] *= 1.01
     assert not compiled.changed(outer=outer).verify().exact
 
@@ -169,29 +166,29 @@ def test_float32_that_fails_is_said(monkeypatch):
     from finetti.boolean.network import boolean_transformer as module
 
     # Ramps of size 4s·1e6 beside a value of 1: float32 errs by about 4s·1e6·2^-24 = 48.
-    compiled = compile(Symmetric(range(200), np.r_[1e6 * (np.arange(200) % 2), 1.0]), 300)
+    compiled = compile_rule(Symmetric(range(200), np.r_[1e6 * (np.arange(200) % 2), 1.0]), 300)
     assert compiled.check.error32 > 1
     assert not compiled.check.usable32
     assert compiled.certificate.holds  # which is about float64
     document = compiled.certificate.to_dict()
     assert document["check"]["float32_usable"] is False
     assert "NOT usable" in str(compiled)
-    assert "NOT usable" not in str(compile("x0 & x1", 10))
+    assert "NOT usable" not in str(compile_rule("x0 & x1", 10))
     compiled.module()  # float64 is the default in these tests
     zeros = jnp.zeros
     monkeypatch.setattr(module.jnp, "zeros", lambda shape: zeros(shape, jnp.float32))
     with pytest.warns(UserWarning, match="not usable in float32"):
         module.warn_of_single(None, compiled.check)
-    module.warn_of_single(None, compile("x0 & x1", 10).check)
+    module.warn_of_single(None, compile_rule("x0 & x1", 10).check)
     module.warn_of_single(jnp.float64, compiled.check)
 
 
 def test_wide_rules_take_little_memory_and_are_proven():
-    compiled = compile(Parity(range(900)), 1200, "trained")
-    assert proof_work(compiled.blocks[0].lookup, 901) < 10**8
+    compiled = compile_rule(Parity(range(900)), 1200, "trained")
+    assert proof_work(compiled.network.lookup, 901) < 10**8
     assert compiled.check.proven
     with pytest.raises(InputError, match=r"20000 relevant bits .* GiB"):
-        compile(Parity(range(20000)), 10**5)
+        compile_rule(Parity(range(20000)), 10**5)
 
 
 def test_lookups_too_large_to_follow_are_left_unproven():
@@ -209,8 +206,8 @@ def test_large_weights_behind_units_that_are_off_but_for_rounding_are_not_proven
 ):
     if by_settings:
         monkeypatch.setattr(verification, "MAX_RUN_BITS", 0)
-    compiled = compile(TruthTable((2, 5), [-1.57, 0.41, -0.09, 1.2]), 9)
-    lookup = compiled.blocks[0].lookup
+    compiled = compile_rule(TruthTable((2, 5), [-1.57, 0.41, -0.09, 1.2]), 9)
+    lookup = compiled.network.lookup
     middle, bias, outer = lookup.middle.copy(), lookup.middle_bias.copy(), lookup.outer.copy()
     # Cuts what is above a bump's height: 0 in exact arithmetic, about 1e-16·1e6·1e6 here.
     middle[:, 5], bias[5], outer[5] = 1e5 * middle[:, 5], 1e5 * bias[5], -1e6

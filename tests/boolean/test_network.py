@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from finetti.boolean import And, TruthTable, compile, compose
+from finetti.boolean import And, TruthTable, compile_rule
 from finetti.boolean.compiler.compiler_options import BASES
 from finetti.boolean.embeddings import EMBEDDINGS
 from finetti.boolean.embeddings.position_geometry import (
@@ -30,27 +30,26 @@ RULE = TruthTable((1, 4, 6), [0, 1, 1, 0, 2.5, 0, -1, 1])
 
 @pytest.mark.parametrize("basis", BASES)
 @pytest.mark.parametrize("embedding", EMBEDDINGS)
-def test_tables_are_the_textbook_layer(embedding, basis, textbook_features):
-    compiled = compile(RULE, 9, embedding, basis)
+def test_tables_are_the_textbook_layer(embedding, basis, textbook_features, all_features):
+    compiled = compile_rule(RULE, 9, embedding, basis)
     bits = all_bits(9)[::7].astype(int)
-    tables = compiled.tables
+    tables = compiled.network.float64
     wanted = textbook_features(compiled, bits)
     np.testing.assert_allclose(tables.features(tables.sums(bits)), wanted, atol=1e-12)
-    np.testing.assert_allclose(tables.all_features[::7], wanted, atol=1e-12)
+    np.testing.assert_allclose(all_features(compiled)[::7], wanted, atol=1e-12)
 
 
 def test_attention_that_no_bit_changes_is_kept_once():
     """Sums are those of the two tables that are not written out, whatever positions say of bits."""
-    network = compose("(x0 | x3) & ~x5", 9)
-    noise = 0.3 * np.random.default_rng(0).normal(size=(9, network.positions.width))
-    disturbed = DensePositions(network.positions.dense() + noise)
-    tables = replace(network, positions=disturbed).tables
-    assert tables.one is tables.zero
-    zero, one = (tables.zero * each[:, None] for each in tables.seen)
+    made = compile_rule("(x0 | x3) & ~x5", 9, gates=True)
+    noise = 0.3 * np.random.default_rng(0).normal(size=(9, made.network.positions.width))
+    disturbed = DensePositions(made.network.positions.dense() + noise)
+    tables = replace(made.network, positions=disturbed).float64
+    zero, one = (tables.attention * each[:, None] for each in tables.seen)
     assert np.abs(zero + one).max() > 0.01  # other values than 1 and -1
     bits = all_bits(9)[::7]
     parts = np.where(bits[:, :, None] == 1, one, zero)
-    wanted = tables.cls + parts.sum(axis=1)
+    wanted = tables.always + parts.sum(axis=1)
     for rows in (bits, sp.csr_array(bits)):
         np.testing.assert_allclose(tables.sums(rows), wanted, atol=1e-14)
     aside = parts[:, [0, 1, 2, 4, 6, 8]].sum(axis=1)
@@ -61,38 +60,38 @@ def test_attention_that_no_bit_changes_is_kept_once():
 def test_tables_do_not_lose_digits_of_scores_far_apart(textbook_features):
     """Random scores of size 15: some terms are e^30 times others, and are taken away again."""
     rng = np.random.default_rng(0)
-    network = compile(RULE, 9)
-    shape = network.blocks[0].key.shape
-    network = network.changed(key=rng.normal(size=shape), query=8 * rng.normal(size=shape))
+    made = compile_rule(RULE, 9)
+    shape = made.network.heads.key.shape
+    made = made.changed(key=rng.normal(size=shape), query=8 * rng.normal(size=shape))
     bits = all_bits(9)[::5].astype(int)
-    found = network.tables.features(network.tables.sums(bits))
-    np.testing.assert_allclose(found, textbook_features(network, bits), atol=1e-9)
+    found = made.network.float64.features(made.network.float64.sums(bits))
+    np.testing.assert_allclose(found, textbook_features(made, bits), atol=1e-9)
 
 
 @pytest.mark.parametrize("basis", BASES)
 @pytest.mark.parametrize("embedding", EMBEDDINGS)
 @pytest.mark.parametrize("rule", [RULE, And((1, 4, 6))])
-def test_the_worst_case_is_the_worst_of_all_inputs(rule, embedding, basis):
-    compiled = compile(rule, 9, embedding, basis)
+def test_the_worst_case_is_the_worst_of_all_inputs(rule, embedding, basis, all_features):
+    compiled = compile_rule(rule, 9, embedding, basis)
     bits = all_bits(9)
     settings = all_bits(3)
-    low, high, _ = feature_ranges(compiled.tables, rule.indices, settings)
+    low, high, _ = feature_ranges(compiled.network.float64, rule.indices, settings)
     row = bits[:, list(rule.indices)].astype(int) @ [4, 2, 1]
-    features = compiled.tables.all_features
+    features = all_features(compiled)
     for k in range(8):
         np.testing.assert_allclose(high[k], features[row == k].max(axis=0), atol=1e-12)
         np.testing.assert_allclose(low[k], features[row == k].min(axis=0), atol=1e-12)
 
 
-def test_the_worst_case_of_weights_without_any_structure():
+def test_the_worst_case_of_weights_without_any_structure(all_features):
     rng = np.random.default_rng(1)
-    network = compile(And((1, 4)), 9, "bag", "random")
-    block = network.blocks[0]
-    key = block.key + rng.normal(size=block.key.shape) / 3
-    network = network.changed(key=key, value=rng.normal(size=block.value.shape))
-    low, high, _ = feature_ranges(network.tables, (1, 4), all_bits(2))
+    made = compile_rule(And((1, 4)), 9, "bag", "random")
+    heads = made.network.heads
+    key = heads.key + rng.normal(size=heads.key.shape) / 3
+    made = made.changed(key=key, value=rng.normal(size=heads.value.shape))
+    low, high, _ = feature_ranges(made.network.float64, (1, 4), all_bits(2))
     row = all_bits(9)[:, [1, 4]].astype(int) @ [2, 1]
-    features = network.tables.all_features
+    features = all_features(made)
     for k in range(4):
         np.testing.assert_allclose(high[k], features[row == k].max(axis=0), atol=1e-12)
         np.testing.assert_allclose(low[k], features[row == k].min(axis=0), atol=1e-12)
@@ -134,7 +133,7 @@ def test_geometry_is_what_its_names_say():
 
 
 def test_automatic_width_grows_with_log_T():
-    widths = [automatic_width(10**k, 3, None) for k in (2, 4, 6)]
+    widths = [automatic_width(10**k, 3) for k in (2, 4, 6)]
     assert widths[2] - widths[1] == pytest.approx(widths[1] - widths[0], abs=2)
 
 
@@ -154,21 +153,21 @@ def test_lookup_is_exact_within_the_noise_and_zero_far_away(dimension):
         assert (np.count_nonzero(lookup.inner, axis=0) == 1).all()
 
 
-def test_the_short_way_through_a_lookup_is_the_lookup():
-    compiled = compile(RULE, 9, "bag")
-    lookup = compiled.blocks[0].lookup
+def test_the_short_way_through_a_lookup_is_the_lookup(all_features):
+    compiled = compile_rule(RULE, 9, "bag")
+    lookup = compiled.network.lookup
     assert lookup.selected is not None
-    hidden = np.maximum(compiled.tables.all_features @ lookup.inner + lookup.inner_bias, 0)
+    hidden = np.maximum(all_features(compiled) @ lookup.inner + lookup.inner_bias, 0)
     long_way = np.maximum(hidden @ lookup.middle + lookup.middle_bias, 0) @ lookup.outer
-    found = lookup(compiled.tables.all_features)
+    found = lookup(all_features(compiled))
     np.testing.assert_allclose(found, long_way, atol=1e-12)
     plain = replace(lookup)
     plain.__dict__["selected"] = None
-    features = compiled.tables.all_features
+    features = all_features(compiled)
     np.testing.assert_allclose(lookup.resolution(features), plain.resolution(features), rtol=1e-12)
     middle = lookup.middle.copy()
     middle[0, 0] += 0.5
     other = replace(lookup, middle=middle)
     assert other.selected is None
     hidden = np.maximum(hidden @ middle + lookup.middle_bias, 0) @ lookup.outer
-    np.testing.assert_allclose(other(compiled.tables.all_features), hidden, atol=1e-12)
+    np.testing.assert_allclose(other(all_features(compiled)), hidden, atol=1e-12)

@@ -8,20 +8,21 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from finetti.boolean import compile, compose, saving  # noqa: E402
-from finetti.boolean.verify.gate_proof import make_trials  # noqa: E402
+from finetti.boolean import compile_rule  # noqa: E402
+from finetti.boolean.network import weight_file  # noqa: E402
+from finetti.boolean.verify.verification import make_verifier  # noqa: E402
 from finetti.core.errors import InputError  # noqa: E402
 
 RULE = "x3 & (x7 | ~x9)"
 RULES = {
-    "deterministic": lambda: compile(RULE, 10),
-    "trained": lambda: compile(RULE, 10, "trained"),
-    "bag": lambda: compile(RULE, 10, "bag"),
-    "random": lambda: compile(RULE, 10, basis="random"),
-    "symmetric": lambda: compile("maj(x1, x5, x9)", 10),
-    "gates": lambda: compose("(x1 | x2) & ~(x3 ^ (x4 & x7))", 10),
-    "long": lambda: compile(RULE, 60, basis="random"),
-    "long-gates": lambda: compose(RULE, 60),
+    "deterministic": lambda: compile_rule(RULE, 10),
+    "trained": lambda: compile_rule(RULE, 10, "trained"),
+    "bag": lambda: compile_rule(RULE, 10, "bag"),
+    "random": lambda: compile_rule(RULE, 10, basis="random"),
+    "symmetric": lambda: compile_rule("maj(x1, x5, x9)", 10),
+    "gates": lambda: compile_rule("(x1 | x2) & ~(x3 ^ (x4 & x7))", 10, gates=True),
+    "long": lambda: compile_rule(RULE, 60, basis="random"),
+    "long-gates": lambda: compile_rule(RULE, 60, gates=True),
 }
 ALONE = """
 import sys, importlib.util, pathlib, torch
@@ -42,9 +43,10 @@ def inputs(compiled):
     length = compiled.context_length
     if length <= 10:
         return (np.arange(2**length)[:, None] >> np.arange(length)) & 1
-    trials = make_trials(compiled, compiled.function, compiled.function)
+    verifier = make_verifier(compiled.network)
+    trials = verifier.choose_inputs(verifier.comparable(compiled.function))
     rows = []
-    for _, others in compiled.double.batches(trials):
+    for _, others in verifier.batches(compiled.network.float64, trials):
         for row, setting in enumerate(trials.settings):
             bits = np.array(others(row))
             bits[list(trials.tried)] = setting
@@ -74,7 +76,7 @@ def test_in_a_process_of_its_own_it_is_right_on_every_input(tmp_path):
 def test_a_hook_sees_the_attention_and_may_replace_it(tmp_path):
     from finetti.boolean.network.rule_in_torch import load_rule
 
-    compiled = compile("x1 & x4", 6)
+    compiled = compile_rule("x1 & x4", 6)
     rule = load_rule(compiled.save_torch(tmp_path / "rule.pt")[0])
     bits, seen = torch.tensor([0, 1, 0, 0, 1, 0]), []
     handle = rule.blocks[0].pattern.register_forward_hook(
@@ -94,10 +96,10 @@ def test_a_hook_sees_the_attention_and_may_replace_it(tmp_path):
 
 
 def test_places_that_will_not_do(tmp_path, monkeypatch):
-    compiled = compile("x1 & x4", 6)
+    compiled = compile_rule("x1 & x4", 6)
     with pytest.raises(InputError, match=r"a name that ends in \.pt"):
         compiled.save_torch(tmp_path / "rule.safetensors")
-    monkeypatch.setattr(saving.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(weight_file.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"without PyTorch, which is not installed"):
         compiled.save_torch(tmp_path / "rule.pt")
     assert not list(tmp_path.iterdir())

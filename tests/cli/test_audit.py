@@ -189,7 +189,7 @@ def test_checkpoints_and_gaps_together(folder, tmp_path):
 
 def test_what_does_not_fit_is_refused_before_anything_is_measured(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "finetti.audit.audit_run.measure_checkpoint", lambda *_, **__: pytest.fail("measured")
+        "finetti.audit.audit_run.walk_weights", lambda *_, **__: pytest.fail("measured")
     )
     other = make.write(tmp_path / "other", *make.synthetic("gpt2")[:2]).parent
     gaps = tmp_path / "gaps.csv"
@@ -211,7 +211,7 @@ def test_ctrl_c_says_what_is_kept(folder, tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     for function, words in (
-        ("finetti.audit.audit_run.measure_checkpoint", NOTHING_KEPT),
+        ("finetti.audit.audit_run.walk_weights", NOTHING_KEPT),
         ("finetti.display.pages.run_result.RunResult.write_page", AGAIN),
     ):
         with one_interruption(), monkeypatch.context() as patch:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from finetti.boolean import And, Parity, Symmetric, TruthTable, compile, parse
+from finetti.boolean import And, Parity, Symmetric, TruthTable, compile_rule, parse
 from finetti.boolean.language.rule import all_bits
 from finetti.core.errors import InputError
 from finetti.probe import HiddenRule, HiddenTask, make_rule
@@ -53,7 +53,7 @@ def test_expressions_are_moved_in_the_order_of_their_indices():
 
 def test_the_hidden_function_compiles():
     task = make_rule("and", 2, 5).draw(rng())
-    compiled = compile(task.function, 5)
+    compiled = compile_rule(task.function, 5)
     assert (compiled.predict(all_bits(5)) == task.labels(all_bits(5))).all()
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from finetti.boolean import compile, spectrum
+from finetti.boolean import compile_rule, spectrum
 from finetti.boolean.language.rule import all_bits
 from finetti.core.errors import InputError
 from finetti.probe import HiddenTask, attention_mass, make_rule, walsh_trace
@@ -64,7 +64,7 @@ def test_biased_bits_weigh_the_others_only():
 
 def test_a_network_that_computes_the_rule_has_its_spectrum():
     task = make_rule("parity", 3, 40).draw(rng(1))
-    compiled = compile(task.function, 40)
+    compiled = compile_rule(task.function, 40)
     trace = walsh_trace(compiled.predict, task, rng(2), n_backgrounds=10)
     assert np.abs(trace.found.coefficients - trace.wanted.coefficients).max() < 1e-9
     assert trace.by_degree() == pytest.approx([0.5, 0, 0, -0.5], abs=1e-9)

@@ -1,4 +1,4 @@
-"""What a checkpoint holds: readers that believe nothing, a proven mapping, and measured norms."""
+"""Checkpoints: strict readers that never unpickle, a checked mapping, measured norms, bounds."""
 
 import lazy_loader
 

@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from finetti.audit.audit_report import Audited, AuditFindings
-from finetti.audit.capacity.capacity_rows import RESOLUTION, TUNING, Capacity, CapacityRow
+from finetti.audit.audit_report import AuditFindings, CheckpointReport
+from finetti.audit.capacity.capacity_result import RESOLUTION, TUNING, Capacity, CapacityRow
 from finetti.audit.compare.weight_changes import CheckpointChanges
 from finetti.audit.measures.measurements import TITLES, Audit
 from finetti.core.provenance import software
@@ -60,7 +60,7 @@ def audit_page(report: AuditFindings, command: str = "") -> Document:
     )
 
 
-def headline(found: Audited) -> str:
+def headline(found: CheckpointReport) -> str:
     """What was found, in one line."""
     name, capacity = short_name(found.audit.name), found.capacity
     tuned = next((row for row in capacity.rows if row.name == TUNING and row.needed), None)
@@ -89,7 +89,7 @@ def _words(row: CapacityRow) -> str:
     return f"{10 ** (log10 - power):.2g}·10{digits}"
 
 
-def _said(found: Audited) -> str:
+def _said(found: CheckpointReport) -> str:
     audit, capacity = found.audit, found.capacity
     heads = audit.geometry
     text = (
@@ -113,7 +113,7 @@ def _norms_of(audit: Audit) -> int:
     return inside + sum(each.gain is not None for each in audit.outer.values())
 
 
-def checkpoint_sections(found: Audited, prefix: str = "") -> list[Section]:
+def checkpoint_sections(found: CheckpointReport, prefix: str = "") -> list[Section]:
     """All sections of one checkpoint; ``prefix`` begins the names of its figures."""
     audit, capacity = found.audit, found.capacity
     name = f"{short_name(audit.name)}: " if prefix else ""
@@ -149,11 +149,11 @@ def _samples(capacity: Capacity) -> Section:
             f"{1 - capacity.sample.delta:g}, at {capacity.sample.context_length} tokens."
         )
         charts = (Figure(chart, caption, "samples"),)
-    left = capacity.left_table()
+    broken = capacity.violations_table()
     notes = [f"{row.name} is {row_class(row)}" for row in capacity.rows if row.nearest]
     vacuous = capacity.vacuous_note()
     text = (vacuous,) if vacuous else ()
-    tables = (capacity.table(), *(() if left is None else (left,)))
+    tables = (capacity.table(), *(() if broken is None else (broken,)))
     return Section("How many samples", text, charts, tables, (*notes, *capacity.notes))
 
 

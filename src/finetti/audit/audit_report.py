@@ -4,17 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from finetti.audit.capacity.capacity_rows import Capacity
+from finetti.audit.capacity.capacity_result import Capacity
 from finetti.audit.compare.audit_comparison import AuditComparison
 from finetti.audit.compare.gap_correlation import GapCorrelations
 from finetti.audit.compare.weight_changes import CheckpointChanges
 from finetti.audit.measures.measurements import Audit
+from finetti.core.plain_data import to_plain
 from finetti.display.card import Card
 from finetti.display.pages.run_result import RunResult
 
 
 @dataclass(frozen=True)
-class Audited:
+class CheckpointReport:
     """A checkpoint with all that is known of it; ``changes`` since its base, if there is one."""
 
     audit: Audit
@@ -51,7 +52,7 @@ class AuditFindings(RunResult):
 
     page_name: ClassVar[str] = "audit.html"
 
-    found: Sequence[Audited]
+    found: Sequence[CheckpointReport]
     checkpoints: AuditComparison | None = None
     correlations: GapCorrelations | None = None
 
@@ -82,12 +83,9 @@ class AuditFindings(RunResult):
 
     def to_dict(self) -> dict[str, Any]:
         """What is there, as plain data."""
-        found: dict[str, Any] = {"audits": [each.to_dict() for each in self.found]}
-        if self.checkpoints is not None:
-            found["comparison"] = self.checkpoints.to_dict()
-        if self.correlations is not None:
-            found["correlations"] = self.correlations.to_dict()
-        return found
+        parts = {"comparison": self.checkpoints, "correlations": self.correlations}
+        known = {name: each for name, each in parts.items() if each is not None}
+        return to_plain({"audits": self.found, **known})
 
     def cards(self) -> tuple[Card, ...]:
         """One for each part of each checkpoint, and for each comparison."""

@@ -1,30 +1,24 @@
 """``finetti audit`` in Python: checkpoints measured, bounded and compared."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from finetti.audit.audit_page import AuditReport
-from finetti.audit.audit_report import Audited
+from finetti.audit.audit_report import CheckpointReport
 from finetti.audit.capacity.capacity_rows import measure_capacity
+from finetti.audit.checkpoint import Checkpoint, open_checkpoint
 from finetti.audit.compare.audit_comparison import compare_audits
 from finetti.audit.compare.gap_correlation import correlate_gaps, match_gaps, read_gaps
-from finetti.audit.compare.moved import moved_weights
-from finetti.audit.compare.weight_changes import compare_checkpoints
-from finetti.audit.lora_checkpoint import open_tuned
-from finetti.audit.measures.checkpoint_audit import measure_checkpoint
+from finetti.audit.compare.weight_changes import Comparison
+from finetti.audit.measures.checkpoint_audit import Measurement
 from finetti.audit.measures.measurements import Audit
-from finetti.audit.proven import prove_checkpoint
-from finetti.audit.readers.checkpoint_files import open_checkpoint
-from finetti.audit.readers.stored_tensor import Checkpoint
+from finetti.audit.measures.weight_readings import OnProgress, Reading, walk_weights
 from finetti.bounds.sample import Sample
 from finetti.core.arguments import as_positive
 from finetti.core.errors import InputError
 from finetti.display.progress import Progress, progress_bar
-
-OnProgress = Callable[[int, int, str], None]
 
 
 def audit_checkpoint(
@@ -48,7 +42,7 @@ def audit_checkpoint(
     numbers (``report.to_dict()``). What does not fit is refused before anything is measured.
 
     Args:
-        sources, heads, kv_heads, layouts: see `measure_checkpoint`.
+        sources, heads, kv_heads, layouts: see `open_checkpoint`.
         base: checkpoint to compare with, or to add a LoRA adapter to.
         context_length, n_samples: T and n.
         gap, delta: between training and test error, with probability 1 − δ.
@@ -71,11 +65,15 @@ def audit_checkpoint(
     sizes = {"context_length": context_length, "n_samples": n_samples, "gap": gap, "delta": delta}
     sizes |= {"input_norm": input_norm, "readout_norm": readout_norm}
     _check(sizes)
-    options = {"heads": heads, "kv_heads": kv_heads, "layouts": layouts}
-    opened = _open(sources, base, options)
-    before = None if base is None else _measure(base, options, quiet)
-    examine = partial(_examine, options=options, sizes=sizes, quiet=quiet)
-    found = tuple(examine(each, base, before) for each in opened)
+    options: dict[str, Any] = {"heads": heads, "kv_heads": kv_heads, "layouts": layouts}
+    opened: list[Checkpoint] = []
+    for source in sources:
+        opened.append(open_checkpoint(source, base=base, **options))
+        base = opened[-1].base  # opened once
+    found, before = [], None
+    for checkpoint in opened:
+        report, before = _examine(checkpoint, before, sizes, quiet)
+        found.append(report)
     if len(found) < 2:
         return AuditReport(found)
     names = [
@@ -96,40 +94,32 @@ def _check(sizes: Mapping[str, Any]) -> None:
     sample.check_gap(sizes["gap"], owner)
 
 
-def _open(sources: Sequence[Any], base: Any, options: Mapping[str, Any]) -> list[Checkpoint]:
-    """All of them, refused as far as names and shapes can tell; no matrix is read."""
-    checkpoints = [open_tuned(each, base, options["layouts"]) for each in sources]
-    proven = [prove_checkpoint(each, **options) for each in checkpoints]
-    if base is not None:
-        original = prove_checkpoint(base, **options)
-        for each in proven:
-            each.check_base(original)
-    return checkpoints
-
-
 def _examine(
-    checkpoint: Checkpoint,
-    base: Any = None,
-    before: Audit | None = None,
-    *,
-    options: Mapping[str, Any],
-    sizes: Mapping[str, Any],
-    quiet: bool,
-) -> Audited:
-    """All that is known of one checkpoint, and what moved since its base."""
-    made = _measure(checkpoint, options, quiet)
-    if base is None:
-        return Audited(made, measure_capacity(made, **sizes))
-    with _bar("compare", len(checkpoint.tensors), quiet) as on_progress:
-        changes = compare_checkpoints(checkpoint, base, on_progress=on_progress, **options)
-    moved = moved_weights(checkpoint, base, changes, options["layouts"])
-    return Audited(made, measure_capacity(made, **sizes, base=before, moved=moved), changes)
+    checkpoint: Checkpoint, before: Audit | None, sizes: Mapping[str, Any], quiet: bool
+) -> tuple[CheckpointReport, Audit | None]:
+    """Return all that is known of a checkpoint, and the norms of its base, measured if ``before``
+    does not have them; every weight of both is read once."""
+    base = checkpoint.base
+    mine = Measurement(checkpoint)
+    others = Measurement(base) if base is not None and before is None else None
+    comparison = None if base is None else Comparison(checkpoint)
 
+    def take(new: Reading, old: Reading | None) -> None:
+        mine.add(new)
+        if others is not None and old is not None:
+            others.add(old)
+        if comparison is not None:
+            comparison.add(new, old)
 
-def _measure(source: Any, options: Mapping[str, Any], quiet: bool) -> Audit:
-    checkpoint = open_checkpoint(source)
     with _bar("audit", len(checkpoint.tensors), quiet) as on_progress:
-        return measure_checkpoint(checkpoint, on_progress=on_progress, **options)
+        walk_weights(checkpoint, take, with_base=base is not None, on_progress=on_progress)
+    audit = mine.audit()
+    if comparison is None:
+        return CheckpointReport(audit, measure_capacity(audit, **sizes)), None
+    changes = comparison.changes()
+    before = before if others is None else others.audit()
+    capacity = measure_capacity(audit, **sizes, base=before, moved=changes.deltas)
+    return CheckpointReport(audit, capacity, changes), before
 
 
 @contextmanager

@@ -7,17 +7,35 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.findings import Reading
-from finetti.boolean.words import counted, short_text
+from finetti.core.numerics.extremes import largest_of
 from finetti.display.card import Card, Table
 from finetti.display.charts.chart_theme import chart_config
 from finetti.display.charts.line_charts import Chart
 from finetti.display.displayable import Displayable
+from finetti.display.formatting import plural, short_text
 
 MAX_COLUMNS = 24  # of a picture
 MAX_ROWS = 24
 MAX_NAMED_SOURCES = 4
 Columns = list[tuple[str, NDArray[np.float64]]]  # what is read, and the attention of every row
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """What one reader reads with one head."""
+
+    reader: str  # "[CLS]", or a gate's name
+    text: str  # what it computes
+    head: int  # which head of its block
+    places: tuple[int, ...]  # which tokens it should read: bits first, then readers
+    weights: NDArray[np.float64]  # the attention on all tokens
+    features: tuple[float, ...]  # what the head reads
+    value: float  # what the reader says
+
+    @property
+    def rest(self) -> float:
+        """The attention on everything that it should not read."""
+        return largest_of(0.0, 1.0 - float(self.weights[list(self.places)].sum()))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -69,7 +87,7 @@ class Explanation(Displayable):
         left = n_tokens - len(chosen)
         if left:
             rest = np.maximum(1 - weights[:, chosen].sum(axis=1), 0.0)
-            found.append((counted(left, "other token"), rest))
+            found.append((plural(left, "other token"), rest))
         return found
 
     @property
@@ -99,8 +117,8 @@ class Explanation(Displayable):
             Table(_title(block, readings), columns, tuple(map(self._row, readings[:MAX_ROWS])))
             for block, readings in enumerate(self.readings)
         )
-        ones = counted(int(self.bits.sum()), "one")
-        fields = (("input", f"{counted(len(self.bits), 'bit')}, {ones}"), ("value", self.value))
+        ones = plural(int(self.bits.sum()), "one")
+        fields = (("input", f"{plural(len(self.bits), 'bit')}, {ones}"), ("value", self.value))
         return Card(f"What is read: {self.rule}", fields, tables)
 
     def _row(self, reading: Reading) -> tuple[Any, ...]:

@@ -81,3 +81,36 @@ def format_value(value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"({', '.join(map(format_value, value))})"
     return str(value)
+
+
+def format_bytes(count: float) -> str:
+    """A size in memory as people read it.
+
+    >>> format_bytes(3 * 2**30), format_bytes(1536)
+    ('3 GiB', '1.5 KiB')
+    """
+    for name in ("bytes", "KiB", "MiB", "GiB", "TiB"):
+        if count < 1024 or name == "TiB":
+            break
+        count /= 1024
+    return f"{count:.3g} {name}"
+
+
+def plural(count: int, thing: str) -> str:
+    """A number of things.
+
+    >>> plural(1, "head"), plural(3, "head")
+    ('1 head', '3 heads')
+    """
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
+
+
+def short_text(text: str, most: int = 100) -> str:
+    """A text that fits into a title: its beginning and its last word.
+
+    >>> short_text("x1 & x2 & x3 & x4 & x5 & x6", most=20)
+    'x1 & x2 & … x6'
+    """
+    if len(text) <= most:
+        return text
+    return f"{text[: most - 10].rsplit(' ', 1)[0]} … {text.rsplit(' ', 1)[-1][-8:]}"

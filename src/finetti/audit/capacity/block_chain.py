@@ -124,7 +124,7 @@ class ChainBuilder:
     def first(self) -> list[ours.Piece]:
         """Tables of embeddings, their norm, and a projection to the width of the layers."""
         pieces: list[ours.Piece] = []
-        rows = [self.table(k, v) for k, v in self.audit.embeddings.items() if k != "unembedding"]
+        rows = [self.table(name, each) for name, each in self.audit.tables.items()]
         if rows:
             pieces.append(ours.EmbeddingPiece(tables=tuple(rows)))
         found = self.audit.outer.get("projection", OuterMeasures())

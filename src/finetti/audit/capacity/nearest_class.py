@@ -1,4 +1,4 @@
-"""The papers' classes that come nearest to a checkpoint, and the assumptions that it leaves."""
+"""The papers' classes that come nearest to a checkpoint, and the assumptions that it violates."""
 
 import math
 from collections.abc import Iterator
@@ -36,8 +36,8 @@ def _shape(audit: Audit) -> NetworkShape:
     )
 
 
-def left_assumptions(audit: Audit, paper: str) -> tuple[str, ...]:
-    """What Theorem A.17 ("S") or paper E's theorems ("E") assume and this network leaves."""
+def violated_assumptions(audit: Audit, paper: str) -> tuple[str, ...]:
+    """What Theorem A.17 ("S") or paper E's theorems ("E") assume and this network violates."""
     shape = _shape(audit)
     assumes = ASSUMED_OF_THE_LAYERS if paper == "S" else FullTransformerBound.assumes
     failed = shape.failed(assumes, audit.design.normalization or "LayerNorm or RMSNorm")
@@ -59,7 +59,7 @@ def _others(audit: Audit, paper: str) -> Iterator[str]:
         yield "scores that do not depend on positions, and here they rotate queries and keys"
     if any(name.endswith("bias") and not name.startswith("norm") for name in layer.vectors):
         yield "no biases, and here are some, which are left out"
-    if any(name != "unembedding" for name in audit.embeddings):
+    if audit.tables:
         yield "tokens that are given, and here they are rows of trained tables"
     if audit.geometry.repeats > 1:
         yield "layers with weights of their own, and here they share them; each is counted"

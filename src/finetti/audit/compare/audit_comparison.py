@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from finetti.audit.capacity.capacity_rows import Capacity
+from finetti.audit.capacity.capacity_result import Capacity
 from finetti.audit.measures.measurements import TITLES, Audit
 from finetti.core.errors import bad_argument
 from finetti.core.numerics.extremes import largest_of, smallest_of
+from finetti.core.plain_data import field_values, to_plain
 from finetti.display.card import Card, Table
 from finetti.display.displayable import Displayable
 
@@ -36,9 +37,8 @@ class MatrixSpread:
         return (top - smallest_of(self.spectral)) / top if top > 0 else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        shown = {"layer": self.layer, "kind": self.kind}
-        return shown | {"spectral": list(self.spectral), "spread": self.spread}
+        """Return plain data."""
+        return field_values(self, "spread")
 
 
 @dataclass(frozen=True)
@@ -54,12 +54,8 @@ class AuditComparison(Displayable):
     spreads: tuple[MatrixSpread, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return {
-            "names": list(self.names),
-            "measures": {name: list(values) for name, values in self.measures.items()},
-            "spreads": [each.to_dict() for each in self.spreads],
-        }
+        """Return plain data."""
+        return to_plain(field_values(self))
 
     def tables(self) -> tuple[Table, ...]:
         """A row per checkpoint, and the layers in which they differ."""

@@ -1,6 +1,5 @@
 """Do the norms of a training run's checkpoints follow its generalization gap? Rank correlations."""
 
-import csv
 import io
 import math
 from collections.abc import Mapping, Sequence
@@ -8,14 +7,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import scipy
+from numpy.typing import ArrayLike
+from scipy.special import ndtri
+
 from finetti.audit.compare.audit_comparison import AuditComparison
-from finetti.audit.compare.rank_correlation import FEWEST, rank_correlation
+from finetti.core.arguments import check_finite
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.files import read_file
+from finetti.core.numerics.extremes import largest_of, smallest_of
+from finetti.core.plain_data import field_values, to_plain
 from finetti.core.statistics.intervals import Interval
 from finetti.display.card import Card, Table
 from finetti.display.displayable import Displayable
 
+MIN_PAIRS = 8  # checkpoints below which there is no interval
 AS_IF = (
     "Intervals are as if checkpoints were independent draws. Those of one run follow each other, "
     "and whatever grows with training correlates with whatever else does."
@@ -54,10 +61,8 @@ class GapCorrelations(Displayable):
         return next(each for each in self.rows if each.measure == measure)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        rows = [each.to_dict() for each in self.rows]
-        sizes = {"n_checkpoints": self.n_checkpoints, "confidence": self.confidence}
-        return sizes | {"rows": rows, "note": AS_IF}
+        """Return plain data."""
+        return to_plain({**field_values(self), "note": AS_IF})
 
     def table(self) -> Table:
         """A row per measure."""
@@ -72,8 +77,10 @@ class GapCorrelations(Displayable):
 
     def __card__(self) -> Card:
         notes = [f"Together, intervals hold with {100 * self.confidence:g} %. {AS_IF}"]
-        if self.n_checkpoints < FEWEST:
-            notes = [f"Fewer than {FEWEST} checkpoints say nothing: every verdict is inconclusive."]
+        if self.n_checkpoints < MIN_PAIRS:
+            notes = [
+                f"Fewer than {MIN_PAIRS} checkpoints say nothing: every verdict is inconclusive."
+            ]
         return Card("Norms and gaps", (), (self.table(),), tuple(notes))
 
 
@@ -139,37 +146,79 @@ def _row_of(name: str, gaps: Mapping[str, float]) -> str:
     raise InputError(f"There is no gap for {name}; found {', '.join(list(gaps)[:5])}.")
 
 
+def rank_correlation(
+    first: ArrayLike, second: ArrayLike, confidence: float = 0.95
+) -> tuple[float | None, Interval | None]:
+    """Spearman's ρ of two rows of numbers, and its interval.
+
+    ``tanh(artanh ρ ± z √((1 + ρ²/2)/(n − 3)))`` (D. G. Bonett and T. A. Wright, Psychometrika 65,
+    2000). At ρ = ±1 the interval ends there and begins where it would for the nearest ρ without
+    ties. ρ is None where one row is constant, the interval is None below eight pairs.
+
+    >>> value, interval = rank_correlation(range(8), [0, 1, 2, 3, 4, 5, 7, 6])
+    >>> round(value, 3), round(interval.low, 2), round(interval.high, 3)
+    (0.976, 0.82, 0.997)
+    >>> rank_correlation([1, 2, 3], [1, 2, 4])
+    (1.0, None)
+    """
+    owner = "rank_correlation"
+    if not 0 < confidence < 1:
+        raise bad_argument("confidence", owner, "in (0, 1)", confidence)
+    rows = [np.asarray(each, np.float64) for each in (first, second)]
+    for row, name in zip(rows, ("first", "second"), strict=True):
+        check_finite(row, name, owner)
+    if rows[0].ndim != 1 or rows[0].shape != rows[1].shape:
+        shapes = f"shapes {rows[0].shape} and {rows[1].shape}"
+        raise bad_argument("second", owner, "as many numbers as first", shapes)
+    count = len(rows[0])
+    if count < 2 or any(row.min() == row.max() for row in rows):
+        return None, None
+    # Whole and half numbers are exact: of equal ranks ρ is 1, which `spearmanr` rounds.
+    ranks = [scipy.stats.rankdata(row) - (count + 1) / 2 for row in rows]
+    value = float(ranks[0] @ ranks[1] / math.sqrt((ranks[0] @ ranks[0]) * (ranks[1] @ ranks[1])))
+    value = smallest_of(1.0, largest_of(-1.0, value))
+    if count < MIN_PAIRS:
+        return value, None
+    limit = 1 - 6 / (count * (count**2 - 1))
+    inner = smallest_of(limit, largest_of(-limit, value))
+    reach = float(ndtri((1 + confidence) / 2)) * math.sqrt((1 + inner**2 / 2) / (count - 3))
+    low, high = (math.tanh(math.atanh(inner) + sign * reach) for sign in (-1, 1))
+    low, high = (-1.0 if value <= -limit else low), (1.0 if value >= limit else high)
+    return value, Interval(low, high, confidence, "spearman")
+
+
 def read_gaps(path: str | Path) -> dict[str, float]:
-    """Gaps by checkpoint, from a CSV file with the columns ``checkpoint`` and ``gap``."""
+    """Return gaps by checkpoint, from a CSV file with the columns ``checkpoint`` and ``gap``."""
+    import pandas as pd  # seconds, which other audits do not wait for
+
     path = Path(path)
     content = read_file(path)
     try:
-        text = content.decode("utf-8-sig")
-        rows = list(csv.DictReader(io.StringIO(text, newline="")))
-    except (ValueError, csv.Error) as error:
+        table = pd.read_csv(io.BytesIO(content), dtype=str, keep_default_na=False)
+    except (ValueError, pd.errors.ParserError) as error:
         raise InputError(f"{path.name} cannot be read as CSV: {str(error)[:120]}.") from error
+    if not {"checkpoint", "gap"} <= set(table.columns):
+        raise InputError(
+            f"{path.name} has no columns checkpoint and gap; expected a first line "
+            "`checkpoint,gap` and one line for each."
+        )
     found: dict[str, float] = {}
-    for number, row in enumerate(rows, start=2):
-        name, text = row.get("checkpoint"), row.get("gap")
-        if not name or text is None:
-            raise InputError(
-                f"Line {number} of {path.name} has no checkpoint or no gap; expected a first line "
-                "`checkpoint,gap` and one line for each."
-            )
+    for name, text in zip(table["checkpoint"], table["gap"], strict=True):
         if name in found:
             raise InputError(f"{path.name} has {name} twice.")
-        try:
-            found[name] = float(text)
-        except ValueError as error:
-            raise _no_number(name, path, text) from error
-        if not math.isfinite(found[name]):
-            raise _no_number(name, path, text)
+        found[name] = _finite(text)
+        if not name or not math.isfinite(found[name]):
+            raise InputError(
+                f"The gap of {name!r} in {path.name} is {text[:40]!r}; expected a name and a "
+                "finite number."
+            )
     if not found:
         raise InputError(f"{path.name} holds no gaps.")
     return found
 
 
-def _no_number(name: str, path: Path, text: str) -> InputError:
-    return InputError(
-        f"The gap of {name} in {path.name} is {text[:40]!r}; expected a finite number."
-    )
+def _finite(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan

@@ -1,26 +1,32 @@
-"""What a fine-tuning moved: two checkpoints of one layout, matrix by matrix."""
+"""What a fine-tuning moved: a checkpoint and its base, weight by weight."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from finetti.audit.layouts.layout_table import ROLES
-from finetti.audit.layouts.tensor_mapping import OUTSIDE, MappedLayer, MappedNetwork
-from finetti.audit.lora_checkpoint import AdaptedCheckpoint, MatrixStep, open_tuned, tensor_by_name
-from finetti.audit.measures.angles import leading_angle
-from finetti.audit.measures.checkpoint_audit import WIDE
-from finetti.audit.measures.matrix_norms import MatrixMeasures, measure_product, measure_spectrum
-from finetti.audit.proven import prove_checkpoint
-from finetti.audit.readers.number_formats import ROUNDING
-from finetti.audit.readers.stored_tensor import Checkpoint, StoredTensor
-from finetti.core.errors import InputError
-from finetti.core.process_tuning import limit_threads
+from finetti.audit.capacity.fine_tuning import Place, WeightDelta
+from finetti.audit.checkpoint import Checkpoint
+from finetti.audit.layouts.tensor_mapping import OUTSIDE
+from finetti.audit.measures.matrix_norms import (
+    MatrixMeasures,
+    measure_matrix,
+    measure_product,
+    measure_spectrum,
+)
+from finetti.audit.measures.weight_readings import OnProgress, Reading, walk_weights
+from finetti.audit.readers.number_formats import unit_roundoff
+from finetti.audit.readers.stored_tensor import StoredTensor, tensor_by_name
+from finetti.core.errors import bad_argument
+from finetti.core.numerics.extremes import largest_of
+from finetti.core.plain_data import field_values, to_plain
 from finetti.display.card import Card, Table
 from finetti.display.displayable import Displayable
+
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -29,8 +35,7 @@ class MatrixChange:
 
     ``relative`` is ‖Δ‖_F/‖W₀‖_F, None where W₀ = 0. ``rank`` counts the singular values of Δ that
     exceed u(‖W‖_F + ‖W₀‖_F), which storing numbers with relative error u cannot explain (Weyl).
-    ``delta`` has the norms of Δ, None where nothing moved. ``angle`` is how far the leading
-    singular subspaces turned, in degrees (`leading_angle`).
+    ``delta`` has the norms of Δ, None where nothing moved.
     """
 
     layer: str
@@ -38,13 +43,6 @@ class MatrixChange:
     relative: float | None
     rank: int
     delta: MatrixMeasures | None
-    angle: float | None = 0.0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        delta = None if self.delta is None else self.delta.to_dict()
-        names = ("layer", "role", "relative", "rank", "angle")
-        return {name: getattr(self, name) for name in names} | {"delta": delta}
 
 
 @dataclass(frozen=True)
@@ -52,25 +50,25 @@ class CheckpointChanges(Displayable):
     """What moved between a base and a checkpoint, in the order of the layers.
 
     ``elsewhere`` names parameters that the table does not know and that are new or differ, such as
-    a pooler: they are not measured, and no part of base + Δ.
+    a pooler: they are not measured, and no part of base + Δ. ``deltas`` are all weights that moved,
+    by layer and role, for `measure_capacity`.
     """
 
     name: str
     base: str
     matrices: tuple[MatrixChange, ...]
     elsewhere: tuple[str, ...] = ()
+    deltas: Mapping[Place, WeightDelta] = field(default_factory=dict, repr=False)
 
     @property
     def moved(self) -> tuple[MatrixChange, ...]:
         """The matrices in which any number differs, those that moved most first."""
         found = [each for each in self.matrices if each.delta is not None]
-        return tuple(sorted(found, key=_how_far, reverse=True))
+        return tuple(sorted(found, key=_relative_change, reverse=True))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        matrices = [each.to_dict() for each in self.matrices]
-        own = {"name": self.name, "base": self.base, "elsewhere": list(self.elsewhere)}
-        return {**own, "matrices": matrices}
+        """Return plain data."""
+        return to_plain(field_values(self))
 
     def __card__(self) -> Card:
         rows = []
@@ -78,9 +76,8 @@ class CheckpointChanges(Displayable):
             assert each.delta is not None
             percent = None if each.relative is None else 100 * each.relative
             sizes = (each.delta.spectral, each.delta.frobenius, each.delta.nuclear)
-            rows.append((each.layer, each.role, percent, each.angle, each.rank, *sizes))
-        columns = ("layer", "matrix", "moved by %", "turned by °", "rank of Δ")
-        columns = (*columns, "‖Δ‖", "‖Δ‖_F", "nuclear")
+            rows.append((each.layer, each.role, percent, each.rank, *sizes))
+        columns = ("layer", "matrix", "moved by %", "rank of Δ", "‖Δ‖", "‖Δ‖_F", "nuclear")
         count = f"{len(rows)} of {len(self.matrices)} matrices"
         table = Table("What moved, in the Frobenius norm", columns, tuple(rows))
         fields = (("base", self.base), ("moved", count))
@@ -96,106 +93,132 @@ class CheckpointChanges(Displayable):
         return f"Also changed, not measured, and no part of base + Δ: {names}."
 
 
-def _how_far(change: MatrixChange) -> float:
+def _relative_change(change: MatrixChange) -> float:
     return math.inf if change.relative is None else change.relative
 
 
 def compare_checkpoints(
-    source: Any,
-    base: Any,
-    *,
-    heads: int | None = None,
-    kv_heads: int | None = None,
-    layouts: str | Path | None = None,
-    on_progress: Callable[[int, int, str], None] | None = None,
+    checkpoint: Checkpoint, *, on_progress: OnProgress | None = None
 ) -> CheckpointChanges:
-    """Which matrices of the layers moved since ``base``, by how much, and in how many directions.
+    """Return which weights moved since the base, by how much, and in how many directions.
+
+    The Δ of a LoRA adapter is measured by its factors.
 
     Args:
-        source, base: as for `measure_checkpoint`; both are mapped and proven, and must be alike.
-            Or ``source`` is a LoRA adapter (a folder): Δ is then measured by its factors.
-        heads, kv_heads, layouts, on_progress: as there.
+        checkpoint: of `open_checkpoint` with a ``base``.
+        on_progress: called with tensors done, tensors in all, and the one that is next.
 
+    >>> from finetti.audit import open_checkpoint
     >>> rng = np.random.default_rng(0)
     >>> shapes = {"in_proj_weight": (12, 4), "out_proj.weight": (4, 4)}
     >>> old = {f"layers.0.self_attn.{k}": rng.normal(size=v) for k, v in shapes.items()}
     >>> step = np.outer(rng.normal(size=4), rng.normal(size=4))
     >>> name = "layers.0.self_attn.out_proj.weight"
-    >>> new = old | {name: old[name] + step}
-    >>> [(each.role, each.rank) for each in compare_checkpoints(new, old, heads=2).moved]
+    >>> tuned = open_checkpoint(old | {name: old[name] + step}, base=old, heads=2)
+    >>> [(each.role, each.rank) for each in compare_checkpoints(tuned).moved]
     [('output', 1)]
     """
-    tuned = open_tuned(source, base, layouts)
-    mine, other = (
-        prove_checkpoint(each, heads=heads, kv_heads=kv_heads, layouts=layouts)
-        for each in (tuned, base)
-    )
-    mine.check_base(other)
-    (new, network), (old, base_network) = (
-        (each.checkpoint, each.network) for each in (mine, other)
-    )
-    steps = _steps(source, base, tuned)
-    changes, total = [], sum(len(layer.weights) for layer in network.layers)
-    with limit_threads(1 if mine.geometry.width < WIDE else None, "blas"):
-        for layer, before in zip(network.layers, base_network.layers, strict=True):
-            if set(layer.weights) != set(before.weights):
-                odd = ", ".join(sorted(set(layer.weights) ^ set(before.weights)))
-                raise InputError(f"Only one of {new.name} and its base has {odd}.")
-            for role in (role for role in ROLES if role in layer.weights):
-                if on_progress is not None:
-                    on_progress(len(changes), total, layer.weights[role].tensor.name)
-                step = steps.get((layer.number, role))
-                changes.append(_change(role, layer, before, step))
-    outside = tuple(_elsewhere(new, network, old))
-    return CheckpointChanges(new.name, old.name, tuple(changes), outside)
+    comparison = Comparison(checkpoint)
+    walk_weights(checkpoint, comparison.add, with_base=True, on_progress=on_progress)
+    return comparison.changes()
 
 
-def _elsewhere(new: Checkpoint, network: MappedNetwork, old: Checkpoint) -> Iterator[str]:
+class Comparison:
+    """How far the weights that were read so far moved from those of the base."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        if checkpoint.base is None:
+            raise bad_argument(
+                "checkpoint", "compare_checkpoints", "opened with a base", checkpoint.name
+            )
+        self.checkpoint, self.base = checkpoint, checkpoint.base
+        layers = zip(checkpoint.network.layers, self.base.network.layers, strict=True)
+        self.layers = {layer.label: (layer, before) for layer, before in layers}
+        self.matrices: list[MatrixChange] = []
+        self.deltas: dict[Place, WeightDelta] = {}
+
+    def add(self, mine: Reading, base: Reading | None) -> None:
+        """Compare what was read."""
+        assert base is not None
+        if mine.part == "tables":
+            self._add_rows(mine.weights, base.weights)
+            return
+        for role, new in mine.weights.items():
+            if mine.part == "matrices":
+                self._add_matrix(mine.label, role, new, base.weights[role])
+            else:
+                self._add_vector((mine.label, role), new - base.weights[role])
+
+    def _add_matrix(self, label: str, role: str, new: Array, old: Array) -> None:
+        layer, before = self.layers[label]
+        step = self.checkpoint.steps.get((layer.number, role))
+        if np.array_equal(new, old):
+            self.matrices.append(MatrixChange(label, role, 0.0, 0, None))
+            return
+        before_norm = float(np.linalg.norm(old))
+        if step is not None:
+            delta = measure_product(*step.read())
+            rank = delta.rank
+        else:
+            kinds = (each.weights[role].tensor.kind for each in (layer, before))
+            unit = largest_of(map(unit_roundoff, kinds))
+            delta, values = measure_spectrum((new - old).T)
+            rank = int((values > unit * (float(np.linalg.norm(new)) + before_norm)).sum())
+        relative = delta.frobenius / before_norm if before_norm else None
+        self.matrices.append(MatrixChange(label, role, relative, rank, delta))
+        full = delta.rank == min(delta.rows, delta.columns)
+        self.deltas[label, role] = WeightDelta(
+            delta, None, None if full else delta.rank, _rank_before_rounding(rank, delta)
+        )
+
+    def _add_vector(self, place: Place, delta: Array) -> None:
+        """Biases by their length, gains by the largest entry, a projection as a matrix."""
+        if not delta.any():
+            return
+        if delta.ndim == 2:
+            self.deltas[place] = WeightDelta(measure_matrix(delta.T))
+        elif place[1].endswith("_weight"):
+            self.deltas[place] = WeightDelta(norm=float(np.abs(delta).max()))
+        else:
+            self.deltas[place] = WeightDelta(norm=math.hypot(*delta.tolist()))
+
+    def _add_rows(self, mine: dict[str, Array], base: dict[str, Array]) -> None:
+        """Tables of embeddings by their longest row."""
+        for name in set(mine) & set(base) - {"unembedding"}:
+            longest = float(np.linalg.norm(mine[name] - base[name], axis=1).max())
+            if longest > (self.deltas.get(("", name), WeightDelta()).norm or 0.0):
+                self.deltas["", name] = WeightDelta(norm=longest)
+
+    def changes(self) -> CheckpointChanges:
+        """Return all that moved; everything was read."""
+        outside = tuple(_unmapped_changes(self.checkpoint, self.base))
+        matrices = tuple(self.matrices)
+        return CheckpointChanges(
+            self.checkpoint.name, self.base.name, matrices, outside, self.deltas
+        )
+
+
+def _rank_before_rounding(rank: int, delta: MatrixMeasures) -> int | None:
+    """The rank of Δ up to rounding, where factors of that rank would have fewer numbers than Δ."""
+    rank = max(1, rank)
+    fewer = rank * (delta.rows + delta.columns) < delta.rows * delta.columns
+    return rank if fewer and rank < delta.rank else None
+
+
+def _unmapped_changes(checkpoint: Checkpoint, base: Checkpoint) -> Iterator[str]:
     """Parameters outside the layers that are new, or differ."""
-    for name, why in network.skipped.items():
-        if why != OUTSIDE:
-            continue
-        mine, other = new.tensors[name], tensor_by_name(name, old.tensors)
-        if other is None or mine.shape != other.shape or _differ(mine, other):
-            yield name
+    for name, why in checkpoint.network.skipped.items():
+        if why == OUTSIDE:
+            old = tensor_by_name(name, base.tensors)
+            if old is None or _differ(checkpoint.tensors[name], old):
+                yield name
 
 
 def _differ(mine: StoredTensor, other: StoredTensor) -> bool:
     """Whether any number differs; whole numbers (of positions, say) are compared as stored."""
+    if mine.shape != other.shape:
+        return True
     if mine.kind == other.kind:
         return not np.array_equal(mine.load(), other.load())
     real = mine.is_real and other.is_real
     return not (real and np.array_equal(mine.read(), other.read()))
-
-
-def _steps(source: Any, base: Any, tuned: Checkpoint) -> Mapping[Any, MatrixStep]:
-    """The factors of an adapter, if they are steps from this base and no other."""
-    if not isinstance(tuned, AdaptedCheckpoint):
-        return {}
-    same_file = isinstance(base, str | Path) and str(base) == tuned.base.name
-    return tuned.steps if tuned is not source or same_file or base is tuned.base else {}
-
-
-def _change(
-    role: str, layer: MappedLayer, base_layer: MappedLayer, step: MatrixStep | None
-) -> MatrixChange:
-    mine, base = layer.weights[role], base_layer.weights[role]
-    if mine.shape != base.shape:
-        raise InputError(
-            f"{mine.tensor.name} has shape {mine.shape}, but {base.shape} in the base."
-        )
-    new, old = layer.read(role).T, base_layer.read(role).T
-    sizes = [float(np.linalg.norm(each)) for each in (new, old)]
-    if np.array_equal(new, old):
-        return MatrixChange(layer.label, role, 0.0, 0, None)
-    angle = leading_angle(new, old) if min(sizes) > 0 else None
-    if step is not None:
-        delta = measure_product(*step.read())
-        rank = delta.rank
-    else:
-        unit = max(ROUNDING[each.tensor.kind] for each in (mine, base))
-        new -= old
-        delta, values = measure_spectrum(new)
-        rank = int((values > unit * sum(sizes)).sum())
-    relative = delta.frobenius / sizes[1] if sizes[1] else None
-    return MatrixChange(layer.label, role, relative, rank, delta, angle)

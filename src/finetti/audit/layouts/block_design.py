@@ -1,4 +1,4 @@
-"""What names and shapes cannot tell of a network's blocks: the table and config.json do."""
+"""How blocks are put together, which names and shapes cannot tell: by table and config.json."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

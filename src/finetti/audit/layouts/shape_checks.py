@@ -1,4 +1,4 @@
-"""The mapping is proven, not hoped for: whatever does not fit ends with what was expected."""
+"""Check that every mapped tensor has the shape that its role requires."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -25,15 +25,15 @@ class HeadGeometry:
     repeats: int  # how often the stored layers run, one after the other
 
     def rows(self, head: int) -> slice:
-        """Where the query of a head is among the outputs."""
+        """Return where the query of a head is among the outputs."""
         return slice(head * self.head_width, (head + 1) * self.head_width)
 
     def kv_rows(self, head: int) -> slice:
-        """Where the key and value that a head reads are among theirs."""
+        """Return where the key and value that a head reads are among theirs."""
         return self.rows(head * self.kv_heads // self.heads)
 
 
-def prove(
+def check_shapes(
     network: MappedNetwork,
     config: Mapping[str, Any],
     heads: int | None = None,
@@ -44,16 +44,17 @@ def prove(
         None if value is None else as_whole(value, name, "the audit")
         for name, value in (("heads", heads), ("kv_heads", kv_heads))
     )
-    repeats = _prove_numbers(network, config)
-    _prove_roles(network)
+    repeats = _check_numbers(network, config)
+    _check_roles(network)
     geometry = _geometry(network.layers[0], config, heads, kv_heads, repeats)
     for layer in network.layers:
-        _prove_shapes(layer, geometry)
-    _prove_outer(network, geometry)
+        _check_layer(layer, geometry)
+    _check_outer(network, geometry)
+    _check_tables(network)
     return geometry
 
 
-def _prove_numbers(network: MappedNetwork, config: Mapping[str, Any]) -> int:
+def _check_numbers(network: MappedNetwork, config: Mapping[str, Any]) -> int:
     found = [layer.number for layer in network.layers]
     sizes = [max(axis) + 1 for axis in zip(*found, strict=True)]
     have = set(found)
@@ -88,7 +89,7 @@ def _all_numbers(sizes: list[int]) -> Iterator[tuple[int, ...]]:
     return ((group, number) for group in range(sizes[0]) for number in range(sizes[1]))
 
 
-def _prove_roles(network: MappedNetwork) -> None:
+def _check_roles(network: MappedNetwork) -> None:
     first = network.layers[0]
     for layer in network.layers:
         missing = [role for role in (*ATTENTION, "output") if role not in layer.weights]
@@ -162,7 +163,7 @@ def _agreed(what: str, given: int | None, declared: int | None) -> int | None:
     return declared if given is None else given
 
 
-def _prove_shapes(layer: MappedLayer, heads: HeadGeometry) -> None:
+def _check_layer(layer: MappedLayer, heads: HeadGeometry) -> None:
     d, inner = heads.width, heads.heads * heads.head_width
     shared = heads.kv_heads * heads.head_width
     needed = {"query": (inner, d), "key": (shared, d), "value": (shared, d), "output": (d, inner)}
@@ -181,7 +182,7 @@ def _prove_shapes(layer: MappedLayer, heads: HeadGeometry) -> None:
             raise _misfit(layer, name, f"({size},)", mapped.shape)
 
 
-def _prove_outer(network: MappedNetwork, heads: HeadGeometry) -> None:
+def _check_outer(network: MappedNetwork, heads: HeadGeometry) -> None:
     """Norms and a projection beside the layers, and tables of the width that they begin with."""
     outer, d = network.outer, heads.width
     projection = outer.get("projection_weight")
@@ -197,6 +198,16 @@ def _prove_outer(network: MappedNetwork, heads: HeadGeometry) -> None:
             raise InputError(
                 f"{tensor} does not fit as {name.replace('_', ' ')}: found shape {shape}, "
                 f"expected {expected}."
+            )
+
+
+def _check_tables(network: MappedNetwork) -> None:
+    tables = [*network.embeddings.values(), network.unembedding]
+    for tensor in tables:
+        if tensor is not None and (len(tensor.shape) != 2 or 0 in tensor.shape):
+            raise InputError(
+                f"{tensor.name} is not an embedding table: found shape {tensor.shape}, expected "
+                "two axes with entries."
             )
 
 

@@ -1,4 +1,4 @@
-"""From the names of a checkpoint to the matrices of its layers, with nothing left unsaid."""
+"""Every tensor of a checkpoint gets a role, or a reason why it is skipped."""
 
 import re
 from collections.abc import Mapping
@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.audit.layouts.layout_table import Layout
+from finetti.audit.layouts.layout_table import ATTENTION, Layout, Place
 from finetti.audit.readers.number_formats import WHOLE
-from finetti.audit.readers.stored_tensor import Checkpoint, StoredTensor
+from finetti.audit.readers.stored_tensor import StoredCheckpoint, StoredTensor
 from finetti.core.errors import InputError
 
 QUANTIZER = re.compile(r"(.*[._])?(scales?|scale_inv|zeros|zero_points?|g_idx|absmax|quant_map)")
-ATTENTION = ("query", "key", "value")
 
 # Why a parameter is skipped.
 OUTSIDE = "outside the layers, and not in the table"
@@ -31,12 +30,12 @@ class MappedMatrix:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Outputs and inputs; other than two axes if the tensor is no matrix."""
+        """Return outputs and inputs; other than two axes if the tensor is no matrix."""
         shape = self.tensor.shape[::-1] if self.transposed else self.tensor.shape
         return shape if self.third is None else (shape[0] // 3, *shape[1:])
 
     def read(self) -> NDArray[np.float64]:
-        """The matrix as float64 (outputs, inputs)."""
+        """Return the matrix as float64 (outputs, inputs)."""
         if self.third is None:
             values = self.tensor.read()
         else:
@@ -56,20 +55,18 @@ class MappedLayer:
 
     @property
     def label(self) -> str:
-        """The layer's number, as people write it."""
+        """Return the layer's number, as people write it."""
         return ".".join(map(str, self.number))
 
-    def read(self, role: str) -> NDArray[np.float64]:
-        """A matrix as float64 (outputs, inputs); a query, key or value of zeros is refused."""
-        mapped = self.weights[role]
-        values = mapped.read()
+    def check_trained(self, role: str, values: NDArray[np.float64]) -> None:
+        """Refuse a query, key or value of zeros."""
         if role in ATTENTION and not values.any():
+            mapped = self.weights[role]
             part = "" if mapped.third is None else f" (part {mapped.third + 1} of 3)"
             raise InputError(
                 f"{mapped.tensor.name}{part} in layer {self.label} is all zero: found no numbers "
                 "where a query, key or value was expected. It was filled in, not trained."
             )
-        return values
 
 
 @dataclass(frozen=True)
@@ -86,11 +83,11 @@ class MappedNetwork:
 
     @property
     def unread(self) -> tuple[str, ...]:
-        """Parameters inside the layers that no table knows."""
+        """Return the parameters inside the layers that no table knows."""
         return tuple(name for name, why in self.skipped.items() if why == INSIDE)
 
 
-def map_checkpoint(checkpoint: Checkpoint, layouts: Mapping[str, Layout]) -> MappedNetwork:
+def map_checkpoint(checkpoint: StoredCheckpoint, layouts: Mapping[str, Layout]) -> MappedNetwork:
     """Find the layout of a checkpoint and put every parameter in its place."""
     layout = _choose(checkpoint, layouts)
     layers: dict[tuple[int, ...], MappedLayer] = {}
@@ -100,15 +97,15 @@ def map_checkpoint(checkpoint: Checkpoint, layouts: Mapping[str, Layout]) -> Map
     for name, tensor in checkpoint.tensors.items():
         if place := layout.place(name):
             prefix = _same_prefix(prefix, layout.prefix(name), name)
-            layer = layers.setdefault(place[0], MappedLayer(place[0]))
-            _put(layer, place[1], place[2], tensor, layout)
+            layer = layers.setdefault(place.number, MappedLayer(place.number))
+            _put(layer, place, tensor, layout)
         elif layout.inside_a_layer(name):
             skipped[name] = _why_skipped(name, tensor, layout)
             continue
         elif (kind := layout.embedding(name)) and kind not in embeddings and tensor.is_real:
             embeddings[kind] = tensor
         elif (beside := layout.beside_the_layers(name)) and "_".join(beside) not in outer:
-            turned = beside == ("projection", "weight") and layout.orientation == "input_output"
+            turned = beside == ("projection", "weight") and layout.is_transposed
             outer["_".join(beside)] = MappedMatrix(tensor, turned)
         elif layout.is_unembedding(name) and unembedding is None and tensor.is_real:
             unembedding = tensor
@@ -130,8 +127,8 @@ def _same_prefix(before: str | None, prefix: str, name: str) -> str:
     return prefix
 
 
-def _choose(checkpoint: Checkpoint, layouts: Mapping[str, Layout]) -> Layout:
-    """The layout whose names are there; if several are, the one that config.json calls for."""
+def _choose(checkpoint: StoredCheckpoint, layouts: Mapping[str, Layout]) -> Layout:
+    """Return the layout whose names are there; of several, the one that config.json names."""
     fitting = [each for each in layouts.values() if _has_attention(checkpoint, each)]
     fitting = [each for each in fitting if each.own] or fitting
     if len(fitting) > 1:
@@ -153,23 +150,21 @@ def _choose(checkpoint: Checkpoint, layouts: Mapping[str, Layout]) -> Layout:
     )
 
 
-def _has_attention(checkpoint: Checkpoint, layout: Layout) -> bool:
+def _has_attention(checkpoint: StoredCheckpoint, layout: Layout) -> bool:
     places = (layout.place(name) for name in checkpoint.tensors)
-    return any(place and place[1] in ("query", "fused") for place in places)
+    return any(place and place.role in ("query", "fused") for place in places)
 
 
-def _put(layer: MappedLayer, role: str, kind: str, tensor: StoredTensor, layout: Layout) -> None:
-    if not tensor.is_real:
-        tensor.read()  # which refuses whole numbers by name
-    is_vector = kind == "bias" or role.startswith("norm")
-    shelf = layer.vectors if is_vector else layer.weights
-    turned = not is_vector and layout.orientation == "input_output"
-    thirds: list[tuple[str, int | None]] = [(role, None)]
-    if role == "fused":
+def _put(layer: MappedLayer, place: Place, tensor: StoredTensor, layout: Layout) -> None:
+    tensor.check_real()
+    shelf = layer.vectors if place.is_vector else layer.weights
+    turned = not place.is_vector and layout.is_transposed
+    thirds: list[tuple[str, int | None]] = [(place.role, None)]
+    if place.role == "fused":
         thirds = [(each, number) for number, each in enumerate(ATTENTION)]
         _refuse_uneven(tensor, turned)
     for each, third in thirds:
-        named = f"{each}_{kind}" if is_vector else each
+        named = f"{each}_{place.kind}" if place.is_vector else each
         if named in shelf:
             raise InputError(
                 f"Both {shelf[named].tensor.name} and {tensor.name} would be {named} of layer "
@@ -189,7 +184,7 @@ def _refuse_uneven(tensor: StoredTensor, turned: bool) -> None:
 
 
 def _why_skipped(name: str, tensor: StoredTensor, layout: Layout) -> str:
-    """Why a parameter inside a layer is not read; what may be a weight is an error instead."""
+    """Return why a parameter inside a layer is not read; refuse what may be a weight."""
     if layout.is_ignored(name):
         return "not a weight, by the table"
     if QUANTIZER.fullmatch(name):
@@ -209,7 +204,7 @@ def _why_skipped(name: str, tensor: StoredTensor, layout: Layout) -> str:
 
 
 def config_number(config: Mapping[str, Any], *names: str) -> int | None:
-    """The whole number ≥ 1 that a config gives under any of the names, or None."""
+    """Return the whole number ≥ 1 that a config gives under any of the names, or None."""
     found = {name: config[name] for name in names if config.get(name) is not None}
     for name, value in found.items():
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 10**9:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from finetti.audit.measures.singular_values import singular_values
 from finetti.core.arguments import check_finite
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.numerics.extremes import largest_of
+from finetti.core.plain_data import field_values
 
 Matrix = NDArray[np.float64]
 POWERS = {"frobenius": 2.0, "nuclear": 1.0, "half": 0.5, "quarter": 0.25}
@@ -50,11 +51,11 @@ class MatrixMeasures:
     rank: int
     stable_rank: float
     entropy: float
-    spectrum: tuple[float, ...] = ()
+    spectrum: tuple[float, ...] = field(default=(), repr=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, without the spectrum."""
-        return {name: value for name, value in asdict(self).items() if name != "spectrum"}
+        """Return plain data, without the spectrum."""
+        return field_values(self)
 
 
 def measure_matrix(matrix: Any) -> MatrixMeasures:

@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from finetti.audit.layouts.block_design import BlockDesign
 from finetti.audit.layouts.shape_checks import HeadGeometry
 from finetti.audit.measures.matrix_norms import MatrixMeasures
 from finetti.core.numerics.extremes import largest_of
+from finetti.core.plain_data import field_values, to_plain
 from finetti.display.card import Card, Table
 from finetti.display.displayable import Displayable
 
@@ -37,10 +38,9 @@ class HeadMeasures:
     biases: dict[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        products = {"query_key": self.query_key, "value_output": self.value_output} | self.factors
-        measured = {name: each.to_dict() for name, each in products.items()}
-        return {"head": self.number} | measured | {"biases": self.biases}
+        """Return plain data; the factors stand beside the products."""
+        found = field_values(self)
+        return to_plain({"head": found.pop("number"), **found.pop("factors"), **found})
 
 
 @dataclass(frozen=True)
@@ -69,15 +69,9 @@ class LayerMeasures:
         return [self.matrices[kind]] if kind in self.matrices else []
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return {
-            "layer": self.label,
-            "heads": [head.to_dict() for head in self.heads],
-            "matrices": {name: each.to_dict() for name, each in self.matrices.items()},
-            "vectors": self.vectors,
-            "gains": self.gains,
-            "attention_bias": self.attention_bias,
-        }
+        """Return plain data."""
+        found = field_values(self)
+        return to_plain({"layer": found.pop("label"), **found})
 
 
 @dataclass(frozen=True)
@@ -87,11 +81,6 @@ class OuterMeasures:
     gain: float | None = None
     matrix: MatrixMeasures | None = None
     bias: float | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        matrix = None if self.matrix is None else self.matrix.to_dict()
-        return {"gain": self.gain, "matrix": matrix, "bias": self.bias}
 
 
 @dataclass(frozen=True)
@@ -116,6 +105,11 @@ class Audit(Displayable):
         kinds = tuple(kind for kind in TITLES if self.layers[0].of_kind(kind))
         object.__setattr__(self, "kinds", kinds)
 
+    @property
+    def tables(self) -> dict[str, dict[str, float]]:
+        """Return the tables of embeddings that tokens begin with, without the unembedding."""
+        return {name: each for name, each in self.embeddings.items() if name != "unembedding"}
+
     def totals(self) -> dict[str, dict[str, float]]:
         """For each kind of matrix: how many, the largest and typical norm, what they sum to."""
         return {kind: _total(self._of_kind(kind)) for kind in self.kinds}
@@ -124,28 +118,20 @@ class Audit(Displayable):
         return [each for layer in self.layers for each in layer.of_kind(kind)]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data: everything that was measured, read and skipped."""
-        heads = self.geometry
-        return {
-            "name": self.name,
-            "layout": self.layout,
+        """Return plain data: everything that was measured, read and skipped."""
+        found = field_values(self)
+        heads = found.pop("geometry")
+        del found["kinds"]
+        sizes = {
             "n_layers": len(self.layers) * heads.repeats,
             "stored_layers": len(self.layers),
             "n_heads": heads.heads,
             "n_kv_heads": heads.kv_heads,
             "head_width": heads.head_width,
             "width": heads.width,
-            "n_parameters": self.n_parameters,
-            "layers": [layer.to_dict() for layer in self.layers],
             "totals": self.totals(),
-            "embeddings": self.embeddings,
-            "outer": {name: each.to_dict() for name, each in self.outer.items()},
-            "design": asdict(self.design),
-            "read": list(self.read),
-            "skipped": self.skipped,
-            "tied": list(self.tied),
-            "note": self.note,
         }
+        return to_plain({**found, **sizes})
 
     def __card__(self) -> Card:
         heads = self.geometry

@@ -2,21 +2,19 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from finetti.audit.readers.number_formats import kind_of
 from finetti.audit.readers.stored_tensor import StoredTensor
 from finetti.core.errors import InputError
 
-KINDS = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16"}
-KINDS |= {"float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2", "bool": "BOOL"}
-KINDS |= {f"{u}int{bits}": f"{(u or 'i').upper()}{bits}" for u in ("", "u") for bits in (8, 16, 32)}
-KINDS |= {"int64": "I64", "uint64": "U64"}
-
 
 def read_tree(tree: Any) -> dict[str, StoredTensor]:
-    """The arrays of a mapping, a sequence or a module (a dataclass), by the path to them.
+    """Return the arrays of a mapping, a sequence or a module (a dataclass), by the path to them.
 
     >>> list(read_tree({"layers": [{"weight": np.eye(2)}], "bias": np.zeros(2)}))
     ['layers.0.weight', 'bias']
@@ -25,13 +23,14 @@ def read_tree(tree: Any) -> dict[str, StoredTensor]:
     for name, array in _leaves(tree, ""):
         if name in found:
             raise InputError(f"The tree has two arrays of the name {name!r}.")
-        found[name] = _tensor(name, array)
+        kind = kind_of(str(array.dtype).removeprefix("torch."))
+        found[name] = StoredTensor(name, kind, tuple(array.shape), partial(_as_numpy, array))
     return found
 
 
 def module_config(module: Any) -> dict[str, Any]:
-    """What a PyTorch module says of itself as config.json would: its ``config``, as modules of
-    Hugging Face have it, else the ``num_heads`` of its layers where all have the same."""
+    """Return what a PyTorch module says of itself as config.json would: its ``config``, as modules
+    of Hugging Face have it, else the ``num_heads`` of its layers where all have the same."""
     told = getattr(module, "config", None)
     if told is not None and hasattr(told, "to_dict"):
         return dict(told.to_dict())
@@ -55,27 +54,10 @@ def _leaves(node: Any, path: str) -> Iterator[tuple[str, Any]]:
         yield from _leaves(child, f"{path}.{name}" if path else str(name))
 
 
-def _tensor(name: str, array: Any) -> StoredTensor:
-    kind = str(array.dtype).removeprefix("torch.")
-    return StoredTensor(name, KINDS.get(kind, kind), tuple(array.shape), lambda: _raw(array))
-
-
-def _raw(array: Any) -> Any:
-    """The numbers as files store them; what NumPy has no type for comes by way of float32."""
-    kind = str(array.dtype).removeprefix("torch.")
+def _as_numpy(array: Any) -> NDArray[Any]:
     if hasattr(array, "detach"):  # PyTorch, whichever its device
         array = array.detach().cpu()
-        if kind in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
-            import torch  # pyright: ignore[reportMissingImports]  # it is there: this is one
-
-            return array.contiguous().view(torch.uint8).numpy().view(_width(kind))
-        return array.numpy()
-    array = np.asarray(array)
-    return array.view(_width(kind)) if kind in ("bfloat16", *_BYTES) else array
-
-
-_BYTES = ("float8_e4m3fn", "float8_e5m2")
-
-
-def _width(kind: str) -> Any:
-    return np.uint8 if kind in _BYTES else np.uint16
+        # NumPy has no types for these of PyTorch; float64 holds them exactly.
+        narrow = array.is_floating_point() and array.element_size() < 4
+        return (array.double() if narrow else array).numpy()
+    return np.asarray(array)

@@ -1,42 +1,71 @@
-"""From a path, a model's name or an object in memory to a `Checkpoint`; refusals by name."""
+"""From a path, a model's name or an object in memory to named tensors; refusals by name."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from finetti.audit.readers.array_tree import module_config, read_tree
 from finetti.audit.readers.hub_cache import find_snapshot
 from finetti.audit.readers.npz_file import read_npz
-from finetti.audit.readers.safetensors_file import read_safetensors
-from finetti.audit.readers.sharded import read_shards
-from finetti.audit.readers.stored_tensor import Checkpoint, StoredTensor
+from finetti.audit.readers.safetensors_file import read_safetensors, read_shards
+from finetti.audit.readers.stored_tensor import StoredCheckpoint, StoredTensor
 from finetti.core.errors import InputError
 from finetti.core.files import MEGABYTE, read_json
 
 MAX_CONFIG = 4 * MEGABYTE
-INDEX = ".safetensors.index.json"
 PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 ELSEWHERE = {".gguf": "GGUF", ".onnx": "ONNX"}
 
 
-def open_checkpoint(source: Any) -> Checkpoint:
-    """The checkpoint at a path, under a hub name in the local cache, or in memory.
+def config_beside(file: Path) -> dict[str, Any]:
+    """Return what ``config.json`` in the same folder says; empty if there is none."""
+    beside = file.parent / "config.json"
+    return read_json(beside, MAX_CONFIG) if os.path.lexists(beside) else {}
+
+
+class Container(NamedTuple):
+    """A kind of file: what reads its tensors, and what says how the network is put together."""
+
+    read: Callable[[Path], dict[str, StoredTensor]]
+    config: Callable[[Path], dict[str, Any]] = config_beside
+
+
+# How files end, those that a folder is searched for first before the others.
+CONTAINERS = {
+    ".safetensors.index.json": Container(read_shards),
+    ".safetensors": Container(read_safetensors),
+    ".npz": Container(read_npz),
+}
+
+
+def read_checkpoint(source: Any) -> StoredCheckpoint:
+    """Return the tensors at a path, under a hub name in the local cache, or in memory.
 
     A path is a ``.safetensors`` or ``.npz`` file, an index of shards, or a folder of a hub
     snapshot. Everything else is a tree of arrays: a state dict, an Equinox module, a mapping; or a
     PyTorch module, of which the state dict is read and what it says of its heads.
 
     >>> import numpy as np
-    >>> open_checkpoint({"weight": np.eye(2)}).tensors["weight"].shape
+    >>> read_checkpoint({"weight": np.eye(2)}).tensors["weight"].shape
     (2, 2)
     """
-    if isinstance(source, Checkpoint):
-        return source
-    if not isinstance(source, str | Path):
-        if isinstance(source, type) or not hasattr(source, "state_dict"):
-            return _checked("network in memory", read_tree(source), {})
+    if isinstance(source, str | Path):
+        file = _find_file(source)
+        container = next(each for end, each in CONTAINERS.items() if file.name.endswith(end))
+        found = StoredCheckpoint(str(source), container.read(file), container.config(file))
+    elif isinstance(source, type) or not hasattr(source, "state_dict"):
+        found = StoredCheckpoint("network in memory", read_tree(source), {})
+    else:
         name = f"{type(source).__name__} in memory"
-        return _checked(name, read_tree(source.state_dict()), module_config(source))
+        found = StoredCheckpoint(name, read_tree(source.state_dict()), module_config(source))
+    if not found.tensors:
+        raise InputError(f"{found.name} holds no tensors: nothing to audit.")
+    return found
+
+
+def _find_file(source: str | Path) -> Path:
+    """Return the file at a path, in a folder, or under a name in the hub cache."""
     path = Path(source)
     try:
         there, folder = path.exists(), path.is_dir()
@@ -45,28 +74,15 @@ def open_checkpoint(source: Any) -> Checkpoint:
     if not there and not path.is_symlink():
         _refuse_kind(path)
         path, folder = find_snapshot(str(source)), True
-    file = _file_of(path) if folder else path
-    return _checked(str(source), _read(file), _config(file))
-
-
-def _checked(name: str, tensors: dict[str, StoredTensor], config: dict[str, Any]) -> Checkpoint:
-    if not tensors:
-        raise InputError(f"{name} holds no tensors: nothing to audit.")
-    return Checkpoint(name, tensors, config)
-
-
-def _read(file: Path) -> dict[str, StoredTensor]:
+    file = _choose_file(path) if folder else path
     _refuse_kind(file)
-    if file.name.endswith(INDEX):
-        return read_shards(file)
-    if file.suffix == ".safetensors":
-        return read_safetensors(file)
-    if file.suffix == ".npz":
-        return read_npz(file)
-    raise InputError(
-        f"The file {file.name!r} has an unsupported format. Give .safetensors, {INDEX}, .npz, or a "
-        "folder with one of these."
-    )
+    if not file.name.endswith(tuple(CONTAINERS)):
+        first, *more = CONTAINERS
+        raise InputError(
+            f"The file {file.name!r} has an unsupported format. Give {', '.join((*more, first))}, "
+            "or a folder with one of these."
+        )
+    return file
 
 
 def _refuse_kind(file: Path) -> None:
@@ -86,22 +102,18 @@ def _refuse_kind(file: Path) -> None:
         )
 
 
-def _file_of(folder: Path) -> Path:
-    """What a folder of a snapshot holds: an index, else model.safetensors, else the only file."""
+def _choose_file(folder: Path) -> Path:
+    """Return what a folder holds: an index, else model.safetensors, else the only file."""
     try:
         names = sorted(path.name for path in folder.iterdir())
     except OSError as error:
         raise InputError(f"{str(folder)!r} cannot be opened: {error.strerror}.") from error
-    if "adapter_model.safetensors" in names and "model.safetensors" not in names:
-        raise InputError(
-            f"The folder {str(folder)!r} holds a LoRA adapter, which is not a network by itself. "
-            "Give `base`, the network that it belongs to."
-        )
-    files = (INDEX, "model" + INDEX), (".safetensors", "model.safetensors"), (".npz", "model.npz")
-    for end, best in files:
+    for end in CONTAINERS:
         found = [name for name in names if name.endswith(end)]
-        if best in found or len(found) == 1:
-            return folder / (best if best in found else found[0])
+        if f"model{end}" in found:
+            return folder / f"model{end}"
+        if len(found) == 1:
+            return folder / found[0]
         if found:
             raise InputError(
                 f"The folder {str(folder)!r} holds {', '.join(found[:4])}. Choose one of them."
@@ -110,8 +122,3 @@ def _file_of(folder: Path) -> Path:
         if Path(name).suffix.lower() in (*PICKLED, *ELSEWHERE):
             return folder / name
     raise InputError(f"The folder {str(folder)!r} holds no safetensors: nothing to audit.")
-
-
-def _config(file: Path) -> dict[str, Any]:
-    beside = file.parent / "config.json"
-    return read_json(beside, MAX_CONFIG) if os.path.lexists(beside) else {}

@@ -11,25 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetti.audit.layouts.tensor_mapping import config_number
+from finetti.audit.readers.checkpoint_files import MAX_CONFIG
 from finetti.audit.readers.hub_cache import find_snapshot
 from finetti.audit.readers.safetensors_file import read_safetensors
 from finetti.audit.readers.stored_tensor import StoredTensor
 from finetti.core.errors import InputError
-from finetti.core.files import MEGABYTE, read_json
+from finetti.core.files import read_json
 
-WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
-MAX_CONFIG = 4 * MEGABYTE
+WEIGHTS, CONFIG, PICKLED = "adapter_model.safetensors", "adapter_config.json", "adapter_model.bin"
 ROOT = "base_model.model."
 # `default` is the name of an adapter in memory, which files leave out.
 FACTOR = re.compile(r"(?P<module>.+)\.lora_(?P<side>[AB])(?:\.default)?\.weight")
-# What changes the network in another way than W₀ + s·BA, by the name of its field.
-OTHER_FIELDS = {
-    "use_dora": "DoRA, which rescales the columns of the sum",
-    "lora_bias": "LoRA with biases of its own",
-    "layer_replication": "LoRA on repeated layers",
-    "alora_invocation_tokens": "activated LoRA, which is there for some tokens only",
-    "trainable_token_indices": "LoRA with trained tokens",
-}
+# What makes another network than W₀ + s·BA: fields that must be empty, and kinds of a first step.
+OTHER_FIELDS = ("use_dora", "lora_bias", "layer_replication", "alora_invocation_tokens")
+OTHER_FIELDS = (*OTHER_FIELDS, "trainable_token_indices")
 OTHER_BASES = ("pissa", "olora", "corda", "loftq", "lora_ga")
 
 
@@ -44,11 +39,11 @@ class LowRankFactors:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Outputs and inputs of Δ."""
+        """Return outputs and inputs of Δ."""
         return self.outer.shape[0], self.inner.shape[1]
 
     def read(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """A and scaling · B."""
+        """Return A and scaling · B."""
         return self.inner.read(), self.scaling * self.outer.read()
 
 
@@ -62,35 +57,29 @@ class LoraAdapter:
     fan_in_fan_out: bool | None = None
 
 
-def is_adapter(source: Any) -> bool:
-    """Whether a path, or a name in the hub cache, is that of an adapter and not of a network."""
-    folder = _folder(source)
-    if folder is None:
-        return False
-    names = (WEIGHTS, CONFIG, "adapter_model.bin")
-    own = not (folder / "model.safetensors").exists() or Path(source).name == WEIGHTS
-    return own and any((folder / name).exists() for name in names)
-
-
-def _folder(source: Any) -> Path | None:
+def adapter_folder(source: Any) -> Path | None:
+    """Return the folder of a path, or of a name in the hub cache, that holds an adapter and no
+    network; None for everything else."""
     if not isinstance(source, str | Path):
         return None
-    path = Path(source)
+    folder = path = Path(source)
     try:
-        if path.is_dir():
-            return path
-        if path.name == WEIGHTS:
-            return path.parent
-        return None if path.exists() or path.suffix else find_snapshot(str(source))
-    except (OSError, ValueError, RuntimeError):  # said by whoever opens it
+        if path.name == WEIGHTS and not path.is_dir():
+            folder = path.parent
+        elif not path.is_dir():
+            if path.exists() or path.suffix:
+                return None
+            folder = find_snapshot(str(source))
+        network = (folder / "model.safetensors").exists() and path.name != WEIGHTS
+        files = (WEIGHTS, CONFIG, PICKLED)
+        return folder if not network and any((folder / each).exists() for each in files) else None
+    except (OSError, ValueError, RuntimeError):  # told by whoever opens it
         return None
 
 
-def read_adapter(source: str | Path) -> LoraAdapter:
-    """The adapter in a folder (or a hub name), believed only as far as config and shapes agree."""
-    folder = _folder(source) or Path(source)
-    name = str(source)
-    if not (folder / WEIGHTS).exists() and (folder / "adapter_model.bin").exists():
+def read_adapter(folder: Path, name: str) -> LoraAdapter:
+    """Return the adapter in a folder, believed only as far as config and shapes agree."""
+    if not (folder / WEIGHTS).exists() and (folder / PICKLED).exists():
         raise InputError(
             f"The adapter {name} is a pickle, which can run code when loaded, and is never opened. "
             "Save it again with PEFT: save_pretrained(…, safe_serialization=True)."
@@ -101,13 +90,14 @@ def read_adapter(source: str | Path) -> LoraAdapter:
             "are scaled."
         )
     config = read_json(folder / CONFIG, MAX_CONFIG)
-    _refuse_others(name, config)
+    _check_plain(name, config)
     sides: dict[str, dict[str, StoredTensor]] = {}
     whole = {}
     for key, tensor in read_safetensors(folder / WEIGHTS).items():
         found = FACTOR.fullmatch(key)
         if found is None:
-            _refuse_odd(key)
+            if "lora_" in key:
+                raise _not_plain(name, f"the parameter {key[:120]}")
             whole[key.removeprefix(ROOT)] = tensor
             continue
         pair = sides.setdefault(found["module"].removeprefix(ROOT), {})
@@ -121,41 +111,23 @@ def read_adapter(source: str | Path) -> LoraAdapter:
     return LoraAdapter(name, factors, whole, turned if isinstance(turned, bool) else None)
 
 
-def _refuse_others(name: str, config: Mapping[str, Any]) -> None:
-    kind = config.get("peft_type")
-    if kind != "LORA":
-        raise InputError(
-            f"The adapter {name} is of the kind {str(kind)[:40]}; only LORA is supported. Merge it "
-            "into its base and audit the result."
-        )
-    for field, what in OTHER_FIELDS.items():
+def _check_plain(name: str, config: Mapping[str, Any]) -> None:
+    """Refuse what is no step W₀ + s·BA from the base as it is stored."""
+    if config.get("peft_type") != "LORA":
+        raise _not_plain(name, f"peft_type = {str(config.get('peft_type'))[:40]}")
+    for field in OTHER_FIELDS:
         if config.get(field):
-            raise InputError(
-                f"The adapter {name} is {what} ({field}), and is not read. Merge it into its base "
-                "and audit the result."
-            )
+            raise _not_plain(name, f"{field} = {str(config[field])[:40]}")
     start = str(config.get("init_lora_weights")).lower()
-    if start.startswith(OTHER_BASES):
-        raise InputError(
-            f"The adapter {name} began with init_lora_weights = {start[:40]}, which changes the "
-            "base itself: its factors are not a step from the original. Merge it, or convert it to "
-            "plain LoRA with PEFT."
-        )
+    if start.startswith(OTHER_BASES):  # which change the base itself
+        raise _not_plain(name, f"init_lora_weights = {start[:40]}")
 
 
-def _refuse_odd(key: str) -> None:
-    what = {
-        "lora_magnitude_vector": "a DoRA magnitude",
-        "lora_embedding": "LoRA of an embedding",
-        "lora_B.bias": "a bias of a LoRA factor",
-        "lora_": "a factor of a LoRA that is not called default",
-    }
-    for part, said in what.items():
-        if part in key:
-            raise InputError(
-                f"{key[:120]} is {said}, which is not read. Merge the adapter into its base and "
-                "audit the result."
-            )
+def _not_plain(name: str, what: str) -> InputError:
+    return InputError(
+        f"The adapter {name} has {what}; only plain LoRA is read, W₀ + s·BA. Merge it into its "
+        "base and audit the result."
+    )
 
 
 def _factors(

@@ -1,4 +1,4 @@
-"""A checkpoint as all readers give it: named tensors that are read when asked for."""
+"""A tensor whose shape is known and whose numbers are read when asked for."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.audit.readers.number_formats import STORED, WHOLE, decode
+from finetti.audit.readers.number_formats import REAL, WHOLE
 from finetti.core.errors import InputError
 
-MOST = 2**31  # numbers of a matrix, 16 GiB as float64
+MAX_ENTRIES = 2**31  # numbers of a matrix, 16 GiB as float64
 LARGEST = 1e100  # every norm of a product of two matrices is still a float64
 
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """A tensor in a file or in memory: its shape is known, its numbers are not yet read."""
+    """A tensor in a file or in memory; ``kind`` is the name of safetensors for its numbers."""
 
     name: str
     kind: str
@@ -25,44 +25,48 @@ class StoredTensor:
 
     @property
     def size(self) -> int:
-        """How many numbers it has."""
+        """Return how many numbers it has."""
         return int(np.prod(self.shape, dtype=object)) if self.shape else 1
 
     @property
     def is_real(self) -> bool:
-        """Whether it holds floating point numbers."""
-        return self.kind in STORED
+        """Return whether it holds floating point numbers."""
+        return self.kind in REAL
 
-    def read(self, *index: slice) -> NDArray[np.float64]:
-        """The numbers, or a slice of them, as float64; NaN and infinity are refused by name."""
-        return self._decoded(self._stored()[index])
-
-    def blocks(self, rows: int) -> Iterator[NDArray[np.float64]]:
-        """The numbers, as many rows at a time; what is packed is unpacked once."""
-        stored = self._stored()
-        for start in range(0, self.shape[0], rows):
-            yield self._decoded(stored[start : start + rows])
-
-    def _stored(self) -> NDArray[Any]:
-        if not self.is_real:
-            if self.kind not in WHOLE:
-                raise InputError(
-                    f"{self.name} has type {self.kind}, which is none of real numbers. Save it in "
-                    "floating point."
-                )
+    def check_real(self) -> None:
+        """Refuse codes of a quantizer and complex numbers by name."""
+        if self.is_real:
+            return
+        if self.kind in WHOLE:
             raise InputError(
                 f"{self.name} has type {self.kind}, whole numbers: quantized weights cannot be "
                 "measured. Audit the checkpoint that was quantized."
             )
-        return self.load()
+        raise InputError(
+            f"{self.name} has type {self.kind}, which is none of real numbers. Save it in "
+            "floating point."
+        )
+
+    def read(self, *index: slice) -> NDArray[np.float64]:
+        """Return the numbers, or a slice of them, as float64; NaN and infinity are refused."""
+        self.check_real()
+        return self._decoded(self.load()[index])
+
+    def blocks(self, rows: int) -> Iterator[NDArray[np.float64]]:
+        """Yield the numbers, as many rows at a time; what is packed is unpacked once."""
+        self.check_real()
+        stored = self.load()
+        for start in range(0, self.shape[0], rows):
+            yield self._decoded(stored[start : start + rows])
 
     def _decoded(self, stored: NDArray[Any]) -> NDArray[np.float64]:
-        if stored.size > MOST:
+        if stored.size > MAX_ENTRIES:
             raise InputError(
-                f"{self.name} has {stored.size} numbers; at most {MOST} are read at once."
+                f"{self.name} has {stored.size} numbers; at most {MAX_ENTRIES} are read at once."
             )
         try:
-            values = decode(stored, self.kind)
+            with np.errstate(invalid="ignore"):  # signaling NaN, which is refused below
+                values = stored.astype(np.float64)
         except MemoryError as error:
             raise InputError(
                 f"{self.name} has {stored.size} numbers, for which there is not enough memory."
@@ -76,9 +80,23 @@ class StoredTensor:
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class StoredCheckpoint:
     """Tensors by name, and what ``config.json`` beside them says (empty if there is none)."""
 
     name: str
     tensors: Mapping[str, StoredTensor]
-    config: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any]
+
+
+def same_end(one: str, other: str) -> bool:
+    """Return whether two names differ only in what comes before the shorter one."""
+    short, long = sorted((one, other), key=len)
+    return f".{long}".endswith(f".{short}")
+
+
+def tensor_by_name(name: str, tensors: Mapping[str, StoredTensor]) -> StoredTensor | None:
+    """Return the tensor of this name, whichever prefix it has; None if there is none."""
+    if name in tensors:
+        return tensors[name]
+    found = [tensor for key, tensor in tensors.items() if same_end(name, key)]
+    return found[0] if len(found) == 1 else None

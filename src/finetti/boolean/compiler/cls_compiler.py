@@ -1,158 +1,81 @@
-"""From a rule to weights: parse → simplify → plan → head → lookup → verify."""
-
-from functools import lru_cache
-from typing import Any
+"""A rule at [CLS]: simplify → choose positions → head → lookup."""
 
 import numpy as np
 
-from finetti.boolean.compiled import Compiled
-from finetti.boolean.compiler.compiler_options import MAX_BYTES, CompilerArguments, check_arguments
-from finetti.boolean.compiler.width_search import (
-    MAX_TABLE_BYTES,
-    Attempt,
-    Found,
-    PositionRequest,
-    choose_positions,
+from finetti.boolean.compiler.compiler_options import GATES_ADVICE, CompilerOptions, Refusals
+from finetti.boolean.compiler.width_search import VectorRequest, check_width, search_width
+from finetti.boolean.embeddings.position_geometry import (
+    MIN_GAP,
+    automatic_width,
+    measure_geometry,
 )
-from finetti.boolean.domain import MAX_WEIGHT, all_values, values_reason
-from finetti.boolean.embeddings.position_geometry import MIN_GAP, automatic_width, measure_geometry
 from finetti.boolean.embeddings.position_vectors import RESERVED, BitPositions
-from finetti.boolean.embeddings.token_embedding import Embedding, HeadMatrices, Relevant
-from finetti.boolean.language.families import Symmetric
-from finetti.boolean.language.parser import as_function
-from finetti.boolean.language.rule import MAX_TABLE_BITS, BooleanFunction, all_bits
+from finetti.boolean.embeddings.token_embedding import Embedding, Relevant
+from finetti.boolean.embeddings.weight_range import MAX_WEIGHT
+from finetti.boolean.language.families import Symmetric, TruthTable
+from finetti.boolean.language.rule import (
+    MAX_TABLE_BITS,
+    BooleanFunction,
+    all_bits,
+    all_values,
+    values_reason,
+)
 from finetti.boolean.language.simplify import simplify
-from finetti.boolean.language.truth_table import TruthTable
-from finetti.boolean.network.block import Block
+from finetti.boolean.network.cls_network import ClsNetwork
 from finetti.boolean.network.lookup import CORNERS, Lookup, make_lookup
-from finetti.boolean.refusals import GATES_ADVICE, Refusals, readable_bytes
-from finetti.boolean.verify.verification import OnProgress
-from finetti.boolean.words import counted
+from finetti.display.formatting import plural
 
 BYTES_PER_ENTRY = 48  # of every column at every position: two tables and more, in two precisions
-MAX_KEPT_BITS = 64  # of contexts whose heads are kept
+LOOKUP_COPIES = 4  # of its largest matrix, while it is made and run
 
 
-def compile(
-    function: BooleanFunction | str,
-    context_length: int,
-    embedding: str = "deterministic",
-    basis: Any = "orthonormal",
-    width: int | None = None,
-    coherence: float | None = None,
-    margin: float = 1.0,
-    seed: int = 0,
-    max_bytes: int = MAX_BYTES,
-    on_progress: OnProgress = lambda share: None,
-) -> Compiled:
-    """A one-layer Transformer that computes ``function`` exactly on all inputs of its context.
-
-    Symmetric rules take one head and a lookup on s + 1 points (Lemma B.5), others one head per bit
-    (one in all for the bag) and a lookup on 2^s points (Lemma B.6).
-
-    Args:
-        function: a `BooleanFunction`, or an expression for `parse`.
-        context_length: T, how many bits there are.
-        embedding: "deterministic": tokens E_b + v_t (Lemma B.2); "trained": positions mark the
-            relevant bits only (B.3); "bag": tokens b_t v_t without order (B.4).
-        basis: "orthonormal": v_t, T dimensions; "random": signs in O(s log T) dimensions; or the T
-            unit vectors themselves, as rows.
-        width: d, with three dimensions for e_0, e_1 and v_[CLS]; chosen by default.
-        coherence: the largest |⟨v_i, v_j⟩| that relevant vectors may have with others.
-        margin: at least 1; the head's error is at most δ/margin, where δ is what the lookup
-            tolerates.
-        seed: of the random basis.
-        max_bytes: refuse a lookup (or a random basis) larger than this.
-        on_progress: is told the share of the inputs that have been run against the rule.
-
-    Raises:
-        InputError: with every reason why the rule cannot be compiled so.
-
-    >>> compiled = compile("x3 & (x7 | ~x9)", context_length=10)
-    >>> compiled.predict([[0, 0, 0, 1, 0, 0, 0, 1, 0, 1], [1] * 3 + [0] * 7]).round(6).tolist()
-    [1.0, 0.0]
-    >>> compiled.check.method, compiled.certificate.n_heads
-    ('all 2^10 = 1024 inputs', 3)
-
-    Reference: Section 4.4 and Appendix B, edelman2022 (Proposition 4.7).
-    """
-    rule = as_function(function, "compile")
-    refusals = Refusals()
-    arguments = check_arguments(
-        refusals, rule, context_length, embedding, basis, width, coherence, margin, seed, max_bytes
-    )
-    reduced = _simplify(refusals, rule)
-    request = _plan(refusals, arguments, rule, reduced)
-    heads = _heads(refusals, request) if request else None
-    refusals.raise_if_any()
-    assert heads is not None  # or there was a reason
-    assert reduced is not None
-    positions, matrices = heads
-    block = Block.at_cls(matrices, _lookup(arguments.embedding, reduced))
-    made_as = {"function": rule, "settings": arguments.settings}
-    compiled = Compiled.build(arguments.embedding, positions, (block,), **made_as)
-    compiled.raise_if_wrong(on_progress)
-    return compiled
-
-
-Reduced = Symmetric | TruthTable | None  # None: its table would be too long
-
-
-def _simplify(refusals: Refusals, rule: BooleanFunction) -> Reduced:
-    """The rule on the bits that matter, or None and the reason."""
+def compile_cls(refusals: Refusals, options: CompilerOptions, rule: BooleanFunction) -> ClsNetwork:
+    """One block: one head and a lookup on s + 1 points for a symmetric rule (Lemma B.5), else one
+    head per bit, or one in all for the bag, and a lookup on 2^s points (Lemma B.6)."""
     if rule.sparsity > MAX_TABLE_BITS and rule.profile() is None:
         refusals.add(
             f"it has {rule.sparsity} bits and is not symmetric, and its table of "
             f"2^{rule.sparsity} values is too long: tables end at 2^{MAX_TABLE_BITS}; "
             f"{GATES_ADVICE}"
         )
-        return None
-    reason = values_reason(rule)
-    refusals.unless(not reason, reason)
-    return simplify(rule)
+        count = options.embedding.n_vectors(options.context_length, rule.sparsity, False)
+        check_width(refusals, options, count)
+        refusals.raise_if_any()
+    reduced = simplify(rule)
+    reason = values_reason(reduced)
+    if reason:
+        refusals.add(reason)
+    _check_sizes(refusals, options, reduced)
+    refusals.raise_if_any()
+    relevant = _place(refusals, options, reduced.indices, isinstance(reduced, Symmetric))
+    heads = options.embedding.head(relevant, options.margin)
+    lookup = _lookup(options.embedding, reduced)
+    return ClsNetwork.build(options.embedding, reduced, relevant, heads, lookup)
 
 
-def _plan(
-    refusals: Refusals, arguments: CompilerArguments, rule: BooleanFunction, reduced: Reduced
-) -> PositionRequest | None:
-    """What is to be read: without a table, all bits of the rule, each by itself. None if its
-    lookup, tables or vectors are too large."""
-    indices = tuple(sorted(rule.indices)) if reduced is None else reduced.indices
-    scalar, sparsity, context = (
-        isinstance(reduced, Symmetric),
-        len(indices),
-        arguments.context_length,
-    )
-    size = 0 if reduced is None else _lookup_bytes(reduced, arguments.embedding)
-    if reduced is not None and size > arguments.max_bytes:
+def _check_sizes(
+    refusals: Refusals, options: CompilerOptions, reduced: Symmetric | TruthTable
+) -> None:
+    """Refuse a lookup, tables or vectors that are too large."""
+    sparsity, context, embedding = reduced.sparsity, options.context_length, options.embedding
+    scalar = isinstance(reduced, Symmetric)
+    points = plural(int(np.count_nonzero(all_values(reduced))), "point")
+    size = LOOKUP_COPIES * _lookup_bytes(reduced, embedding)
+    refusals.check_memory(f"the matrices of its lookup on {points}", size, GATES_ADVICE)
+    if 4 * sparsity > MAX_WEIGHT:
         refusals.add(
-            f"its lookup on {counted(int(np.count_nonzero(all_values(reduced))), 'point')} "
-            f"takes {readable_bytes(size)}, above the budget of "
-            f"{readable_bytes(arguments.max_bytes)}; raise `max_bytes`, or {GATES_ADVICE}"
+            f"its lookup tells {sparsity} bits apart with weights of {4 * sparsity}, and weights "
+            f"end at {MAX_WEIGHT:g}; {GATES_ADVICE}"
         )
-    refusals.unless(
-        4 * sparsity <= MAX_WEIGHT,
-        f"its lookup tells {sparsity} bits apart with weights of {4 * sparsity}, and weights "
-        f"end at {MAX_WEIGHT:g}; {GATES_ADVICE}",
-    )
-    limit = readable_bytes(MAX_TABLE_BYTES)
     tables = BYTES_PER_ENTRY * context * (2 if scalar else 2 * sparsity)
-    tables_fit = refusals.unless(
-        tables <= MAX_TABLE_BYTES,
-        f"its tables over {context} bits take {readable_bytes(tables)}, and tables end at {limit}; "
-        "choose a shorter context",
+    refusals.check_memory(f"its tables over {context} bits", tables, "choose a shorter context")
+    count = embedding.n_vectors(context, sparsity, scalar)
+    refusals.check_memory(
+        f"the vectors of its {sparsity} relevant bits and their products",
+        _vector_bytes(options, sparsity, count),
+        'choose fewer bits, or embedding="trained" with basis="random"',
     )
-    vectors = _vector_bytes(arguments, sparsity)
-    vectors_fit = refusals.unless(
-        vectors <= MAX_TABLE_BYTES,
-        f"the vectors of its {sparsity} relevant bits and their products take "
-        f"{readable_bytes(vectors)}, and these end at {limit}; choose fewer bits, or "
-        'embedding="trained"',
-    )
-    length = arguments.length_to_try(rule.indices)
-    if length is None or not (tables_fit and vectors_fit):
-        return None
-    return PositionRequest(arguments, "compile", f"sparsity {sparsity}", length, indices, scalar)
+    check_width(refusals, options, count)
 
 
 def _lookup_bytes(function: Symmetric | TruthTable, embedding: Embedding) -> int:
@@ -168,40 +91,34 @@ def _lookup_bytes(function: Symmetric | TruthTable, embedding: Embedding) -> int
     return 8 * len(CORNERS) * n_bumps * 2 * n_points
 
 
-def _vector_bytes(arguments: CompilerArguments, sparsity: int) -> int:
+def _vector_bytes(options: CompilerOptions, sparsity: int, count: int) -> int:
     """What relevant vectors, their duals and their products take."""
-    if arguments.embedding.marks_relevant:
-        return 0  # a vector of its own for few, and one for all of a symmetric rule
-    if not isinstance(arguments.basis, str):
-        width = np.shape(arguments.basis)[-1] if np.ndim(arguments.basis) else 0
-    elif arguments.basis == "orthonormal":
-        width = arguments.context_length
+    if not isinstance(options.basis, str):
+        width = np.shape(options.basis)[-1] if np.ndim(options.basis) else 0
+    elif options.basis == "orthonormal":
+        width = count
     else:
-        width = automatic_width(arguments.context_length, sparsity, None)
+        width = automatic_width(options.context_length, sparsity)
+    if options.embedding.marks_relevant:
+        return 8 * count * width
     return 3 * 8 * sparsity * (width + sparsity)
 
 
-def _heads(
-    refusals: Refusals, request: PositionRequest
-) -> tuple[BitPositions, HeadMatrices] | None:
-    """The best positions and the heads on them, or None and the reasons."""
-    kept = request.context_length <= MAX_KEPT_BITS and isinstance(request.arguments.basis, str)
-    found, reasons = _kept_heads(request) if kept else _new_heads(request)
-    refusals.add(*reasons)
-    return found
-
-
-def _new_heads(request: PositionRequest) -> Found:
-    asked, indices, scalar = request.arguments, request.indices, request.scalar
-    embedding, count, sparsity = asked.embedding, request.n_vectors, len(indices)
+def _place(
+    refusals: Refusals, options: CompilerOptions, indices: tuple[int, ...], scalar: bool
+) -> Relevant:
+    """The best positions, and what was measured of those that are relevant."""
+    embedding, sparsity = options.embedding, len(indices)
+    count = embedding.n_vectors(options.context_length, sparsity, scalar)
     places = tuple(range(count)) if embedding.marks_relevant else indices
 
-    def build(vectors: BitPositions) -> Attempt:
+    def build(vectors: BitPositions) -> tuple[Relevant, float, str]:
         geometry = measure_geometry(vectors, places)
-        dependent = embedding.joint_key(scalar) and not geometry.independent
-        gap = geometry.joint_gap if embedding.joint_key(scalar) else geometry.single_gap
+        joint = embedding.joint_key(scalar)
+        dependent = joint and not geometry.independent
+        gap = geometry.joint_gap if joint else geometry.single_gap
         gap = 0.0 if dependent else gap
-        free = counted(vectors.width - RESERVED, "free coordinate")
+        free = plural(vectors.width - RESERVED, "free coordinate")
         complaint = (
             f"sparsity {sparsity} is more than {free} can tell apart: the vectors of the relevant "
             "positions are linearly dependent; choose a larger width"
@@ -211,19 +128,12 @@ def _new_heads(request: PositionRequest) -> Found:
             f"{MIN_GAP}) at a coherence of {geometry.coherence:.3g}; leave width free, or choose a "
             "larger one"
         )
-        positions = embedding.place(vectors, request.context_length, indices)
-        relevant = Relevant(positions, geometry, indices, scalar)
-        return Attempt(relevant, gap, geometry.coherence, complaint)
+        positions = embedding.place(vectors, options.context_length, indices)
+        return Relevant(positions, geometry, indices, scalar), gap, complaint
 
     factor = 1 if embedding.own_keys(scalar) else max(1, sparsity)
-    first_width = automatic_width(count, factor, asked.coherence)
-    relevant, reasons = choose_positions(request, build, first_width)
-    if relevant is None:
-        return None, reasons
-    return (relevant.positions, embedding.head(relevant, float(asked.margin))), reasons
-
-
-_kept_heads = lru_cache(maxsize=256)(_new_heads)
+    request = VectorRequest(count, automatic_width(count, factor), indices)
+    return search_width(refusals, options, request, build)
 
 
 def _lookup(embedding: Embedding, reduced: Symmetric | TruthTable) -> Lookup:

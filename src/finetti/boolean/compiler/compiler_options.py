@@ -1,6 +1,6 @@
-"""What `compile` and `compose` are asked for, checked in one call."""
+"""What `compile_rule` is asked for, and all reasons why it cannot be done, said at once."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -8,90 +8,129 @@ import numpy as np
 from finetti.boolean.embeddings import EMBEDDINGS, find_embedding
 from finetti.boolean.embeddings.token_embedding import Embedding
 from finetti.boolean.language.rule import BooleanFunction
-from finetti.boolean.refusals import Refusals
-from finetti.boolean.words import bits_of
+from finetti.core.errors import InputError
+from finetti.display.formatting import format_bytes, plural
 
 BASES = ("orthonormal", "random")
-OPTIONS = ("embedding", "basis", "width", "coherence", "margin", "seed", "max_bytes")
-NAMES = ", ".join(EMBEDDINGS)
-NO_BASIS = "is neither orthonormal nor random, nor an array of vectors"
-NO_WIDTH = "is not a dimension; give a whole number of at least 1"
-NO_MARGIN = "is not a finite number of at least 1"
-MAX_BYTES = 2**29
-MAX_TRIED_BITS = 10**6  # of a context that is tried for reasons only
+MAX_BYTES = 2**31  # of anything that is made of a rule
+GATES_ADVICE = "build it from gates with `gates=True`"
+
+
+class Refusals:
+    """Collects reasons; raises one error that lists them all.
+
+    >>> refusals = Refusals()
+    >>> refusals.add("its index 12 lies outside the context of 10 bits")
+    >>> refusals.check_memory("its lookup", 2**40, "choose fewer bits")
+    >>> refusals.raise_if_any()
+    Traceback (most recent call last):
+    finetti.core.errors.InputError: The rule cannot be compiled, for 2 reasons: (1) its index 12 ...
+    """
+
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
+
+    def add(self, reason: str) -> None:
+        """One more reason: half a sentence that says why, and what would help."""
+        self.reasons.append(reason)
+
+    def check_memory(self, what: str, size: float, advice: str) -> None:
+        """Refuse what takes more than the limit."""
+        if size > MAX_BYTES:
+            self.add(
+                f"{what} take {format_bytes(size)}, above the limit of {format_bytes(MAX_BYTES)}; "
+                f"{advice}"
+            )
+
+    def raise_if_any(self) -> None:
+        """Raise the error, if there is a reason to."""
+        count = len(self.reasons)
+        if count == 1:
+            raise InputError(f"The rule cannot be compiled: {self.reasons[0]}.")
+        if count:
+            listed = "; ".join(f"({n}) {reason}" for n, reason in enumerate(self.reasons, 1))
+            raise InputError(f"The rule cannot be compiled, for {count} reasons: {listed}.")
 
 
 @dataclass(frozen=True)
-class CompilerArguments:
-    """The arguments of `compile` by their names; what was refused counts as not given."""
+class CompilerOptions:
+    """The options of `compile_rule` by their names."""
 
     context_length: int
     embedding: Embedding
     basis: Any
     width: int | None
-    coherence: float | None
     margin: float
     seed: int
-    max_bytes: int
 
     @property
     def settings(self) -> dict[str, Any]:
         """How a network was made, as plain data for its file."""
-        return {
-            "embedding": self.embedding.name,
-            "basis": self.basis if isinstance(self.basis, str) else "given",
-            "width": None if self.width is None else int(self.width),
-            "coherence": None if self.coherence is None else float(self.coherence),
-            "margin": float(self.margin),
-            "seed": int(self.seed),
-        }
-
-    def length_to_try(self, indices: tuple[int, ...]) -> int | None:
-        """The context on which positions are tried, None if on none: an index outside is a reason
-        by itself; whether width and coherence would do is another, and is answered on a context
-        that is long enough (vectors of one's own are as many as bits)."""
-        needed = max(self.context_length, max(indices, default=0) + 1)
-        longest = MAX_TRIED_BITS if isinstance(self.basis, str) else 0
-        return needed if needed <= max(self.context_length, longest) else None
+        basis = self.basis if isinstance(self.basis, str) else "given"
+        found = asdict(replace(self, basis=basis))
+        del found["context_length"]
+        return found | {"embedding": self.embedding.name}
 
 
-def check_arguments(
-    refusals: Refusals, rule: BooleanFunction, context_length: Any, *options: Any
-) -> CompilerArguments:
-    """Refuse arguments by name, and indices outside the context; ``options`` are those after it."""
-    if not _is_whole(context_length) or context_length < 1:
+def check_options(
+    refusals: Refusals,
+    rule: BooleanFunction,
+    context_length: Any,
+    embedding: Any,
+    basis: Any,
+    width: Any,
+    margin: Any,
+    seed: Any,
+) -> CompilerOptions:
+    """Refuse options by name, and indices outside the context. A refused option is replaced by its
+    default, so that checking can go on."""
+    if not _is_whole(context_length, 1):
         refusals.add(f"its context has {context_length} bits; give a whole number of at least 1")
         refusals.raise_if_any()
     outside = [index for index in rule.indices if index >= context_length]
     if outside:
         names = ", ".join(f"x{index}" for index in outside[:8])
         more = f" and {len(outside) - 8} more" if len(outside) > 8 else ""
-        refusals.add(f"it uses {names}{more}, outside the context of {bits_of(context_length)}")
-    given: dict[str, Any] = dict(zip(OPTIONS, options, strict=True))
-    embedding, basis, width, coherence, margin, seed, max_bytes = options
-    whole = "is not a whole number of at least 0"
-    is_margin = margin is not True and (margin == 1 or _lies(margin, 1, np.inf))
-    checks = (  # name, whether it is fine, what it counts as if not, why
-        ("embedding", embedding in EMBEDDINGS, EMBEDDINGS[0], f"is not one of {NAMES}"),
-        ("basis", not isinstance(basis, str) or basis in BASES, BASES[0], NO_BASIS),
-        ("width", width is None or (_is_whole(width) and width >= 1), None, NO_WIDTH),
-        ("coherence", coherence is None or _lies(coherence, 0, 1), None, "is not between 0 and 1"),
-        ("margin", is_margin, 1.0, NO_MARGIN),
-        ("seed", _is_whole(seed) and seed >= 0, 0, whole),
-        ("max_bytes", _is_whole(max_bytes) and max_bytes >= 0, MAX_BYTES, whole),
+        refusals.add(f"it uses {names}{more}, outside the context of {name_bits(context_length)}")
+
+    def checked(name: str, value: Any, fine: bool, default: Any, why: str) -> Any:
+        if not fine:
+            refusals.add(f"{name} {value!r} {why}")
+        return value if fine else default
+
+    no_basis = "is neither orthonormal nor random, nor an array of vectors"
+    no_width = "is not a dimension; give a whole number of at least 1"
+    real = isinstance(margin, int | float | np.integer | np.floating)
+    is_margin = real and not isinstance(margin, bool) and bool(1 <= margin < np.inf)
+    known = isinstance(embedding, str) and embedding in EMBEDDINGS
+    kind = checked(
+        "embedding", embedding, known, EMBEDDINGS[0], f"is not one of {', '.join(EMBEDDINGS)}"
     )
-    for name, fine, default, why in checks:
-        if not refusals.unless(fine, f"{name} {given[name]!r} {why}"):
-            given[name] = default
-    given["embedding"] = find_embedding(given["embedding"])
-    return CompilerArguments(int(context_length), **given)
+    basis_fine = not isinstance(basis, str) or basis in BASES
+    basis = checked("basis", basis, basis_fine, BASES[0], no_basis)
+    width = checked("width", width, width is None or _is_whole(width, 1), None, no_width)
+    margin = checked("margin", margin, is_margin, 1.0, "is not a finite number of at least 1")
+    seed = checked("seed", seed, _is_whole(seed, 0), 0, "is not a whole number of at least 0")
+    return CompilerOptions(
+        int(context_length),
+        find_embedding(kind),
+        basis,
+        None if width is None else int(width),
+        float(margin),
+        int(seed),
+    )
 
 
-def _is_whole(number: Any) -> bool:
-    return isinstance(number, int | np.integer) and not isinstance(number, bool)
+def name_bits(context_length: int) -> str:
+    """The bits of a context and their names.
+
+    >>> name_bits(1), name_bits(10)
+    ('1 bit, x0', '10 bits, x0 to x9')
+    """
+    last = f" to x{context_length - 1}" if context_length > 1 else ""
+    return f"{plural(context_length, 'bit')}, x0{last}"
 
 
-def _lies(number: Any, low: float, high: float) -> bool:
-    """Whether something is a real number, and no Boolean, strictly between two others."""
-    real = isinstance(number, int | float | np.integer | np.floating)
-    return real and not isinstance(number, bool) and bool(low < number < high)
+def _is_whole(number: Any, least: int) -> bool:
+    whole = isinstance(number, int | np.integer) and not isinstance(number, bool)
+    return whole and bool(number >= least)

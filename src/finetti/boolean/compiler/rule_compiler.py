@@ -1,12 +1,15 @@
-"""``finetti compile`` in Python: a rule as Transformer weights, in one block or gate by gate."""
+"""From a rule to weights: parse → check options → compile → verify."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from finetti.boolean.compiled import Compiled
-from finetti.boolean.compiler.cls_compiler import compile
-from finetti.boolean.compiler.gate_compiler import compose
+from finetti.boolean.compiler.cls_compiler import compile_cls
+from finetti.boolean.compiler.compiler_options import Refusals, check_options
+from finetti.boolean.compiler.gate_compiler import compile_gates
+from finetti.boolean.language.gate_graph import as_tree
+from finetti.boolean.language.parser import as_function
 from finetti.boolean.language.rule import BooleanFunction
 from finetti.display.progress import Progress, progress_bar
 
@@ -15,42 +18,64 @@ def compile_rule(
     rule: BooleanFunction | str,
     context_length: int,
     embedding: str = "deterministic",
-    basis: str = "orthonormal",
+    basis: Any = "orthonormal",
     *,
-    width: int | None = None,
-    coherence: float | None = None,
-    margin: float = 1.0,
     gates: bool = False,
+    width: int | None = None,
+    margin: float = 1.0,
     seed: int = 0,
     quiet: bool = False,
 ) -> Compiled:
-    """A Boolean rule as Transformer weights, with a certificate: ``finetti compile`` in Python.
+    """A Boolean rule as Transformer weights, exact on all inputs of its context: ``finetti
+    compile`` in Python.
 
-    The network prints its certificate, and has it as plain data (``to_dict``) and as a page.
+    One layer: symmetric rules take one head and a lookup on s + 1 points (Lemma B.5), others one
+    head per bit (one in all for the bag) and a lookup on 2^s points (Lemma B.6). With ``gates`` one
+    block per level of parentheses, so that sparsity counts per gate: an AND of ten ORs of five bits
+    each depends on 50 bits, too many for one lookup, and no gate reads more than ten.
 
     Args:
-        rule: a text such as "x3 & (x7 | ~x9)", or a function.
-        context_length, embedding, basis, width, coherence, margin, seed: see `compile`.
-        gates: one block per level of parentheses, one token per gate; see `compose`.
+        rule: a `BooleanFunction`, or an expression such as "x3 & (x7 | ~x9)" (`parse`).
+        context_length: T, how many bits there are.
+        embedding: "deterministic": tokens E_b + v_t (Lemma B.2); "trained": positions mark the
+            relevant bits only (B.3); "bag": tokens b_t v_t without order (B.4), which has no gates.
+        basis: "orthonormal": v_t, T dimensions; "random": signs in O(s log T) dimensions; or the T
+            unit vectors themselves, as rows.
+        gates: whether to build one token per gate; the rule is an expression, whose parentheses
+            make the gates, or a family such as `And`, one gate.
+        width: of tokens, with three dimensions for e_0, e_1 and v_[CLS] (and those that gates and
+            features add); chosen by default.
+        margin: at least 1; what is read errs by at most δ/margin, where δ is what the lookup
+            tolerates.
+        seed: of the random basis.
         quiet: no progress bar, which wide rules have while they are proven.
 
-    >>> made = compile_rule("x1 & x4", 6)
-    >>> made.as_expected, made.predict([0, 1, 0, 0, 1, 0]).round(9).tolist()
-    (True, 1.0)
+    Raises:
+        InputError: with every reason why the rule cannot be compiled so.
+
+    >>> compiled = compile_rule("x3 & (x7 | ~x9)", context_length=10)
+    >>> compiled.predict([[0, 0, 0, 1, 0, 0, 0, 1, 0, 1], [1] * 3 + [0] * 7]).round(6).tolist()
+    [1.0, 0.0]
+    >>> compiled.check.method, compiled.certificate.n_heads
+    ('all 2^10 = 1024 inputs', 3)
+    >>> deep = compile_rule("(x1 | x2 | x3) & (x4 | ~x5) & maj(x6, x7, x8)", 12, gates=True)
+    >>> deep.certificate.depth, len(deep.certificate.gates), deep.as_expected
+    (2, 4, True)
+
+    Reference: Section 4.4 and Appendix B, edelman2022 (Proposition 4.7).
     """
-    build = compose if gates else compile
+    function = as_function(rule, "compile_rule", "rule")
+    if gates:
+        function = as_tree(function)
+    refusals = Refusals()
+    options = check_options(
+        refusals, function, context_length, embedding, basis, width, margin, seed
+    )
+    build: Any = compile_gates if gates else compile_cls
+    made = Compiled(build(refusals, options, function), function, options.settings)
     with verification_bar("compile", not quiet) as on_progress:
-        return build(
-            rule,
-            context_length,
-            embedding,
-            basis,
-            width=width,
-            coherence=coherence,
-            margin=margin,
-            seed=seed,
-            on_progress=on_progress,
-        )
+        made.raise_if_wrong(on_progress)
+    return made
 
 
 @contextmanager

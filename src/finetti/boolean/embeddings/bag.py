@@ -18,7 +18,7 @@ from finetti.core.numerics.extremes import smallest_of
 class Bag(Embedding):
     """Tokens b_t v_t."""
 
-    name, lemma, token_norm = "bag", "B.4", 1.0
+    name, lemma, token_norm, single_head = "bag", "B.4", 1.0, True
     no_gates = (
         "a bag of vectors has no token for a bit that is 0, so that what its head reads depends on "
         "the number of ones, and gates, whose tokens are always there, cannot stand beside its "
@@ -33,7 +33,9 @@ class Bag(Embedding):
         """diag(b)V."""
         return bits.astype(vectors.dtype)[..., None] * vectors
 
-    def both(self, places: NDArray[Any], tokens: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    def bit_values(
+        self, places: NDArray[Any], tokens: NDArray[Any]
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
         """Nothing at all where the bit is 0."""
         return np.zeros_like(places), places
 
@@ -54,14 +56,6 @@ class Bag(Embedding):
     def n_levels(self, sparsity: int) -> int:
         """0, or −1/(r + 1)."""
         return sparsity + 1
-
-    def joint_key(self, scalar: bool) -> bool:
-        """One head, whatever it reads."""
-        return True
-
-    def own_keys(self, scalar: bool) -> bool:
-        """Never: one head."""
-        return False
 
     def head(self, relevant: Relevant, margin: float) -> base.HeadMatrices:
         """W_K = (u + v_[CLS])e_1ᵀ, W_V = Σ_I(ũ_i − v_[CLS])e_{n(i)}ᵀ, W_C = Σ_Ie_{n(i)}e_1ᵀ or I.
@@ -92,7 +86,7 @@ class Bag(Embedding):
         key, value = math.sqrt(span + 1), math.sqrt(span + sparsity)
         return base.HeadBounds(query, key, value, float(sparsity), prior)
 
-    def reading(
+    def worst_attention(
         self, zero: NDArray[Any], one: NDArray[Any], beside: NDArray[Any], own: list[int]
     ) -> tuple[float, float, NDArray[np.float64]]:
         """With no relevant bit set, [CLS] alone."""

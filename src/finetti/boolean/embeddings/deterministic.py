@@ -26,7 +26,9 @@ class Deterministic(Embedding):
         """E_b + P."""
         return tokens[bits.astype(int)] + vectors
 
-    def both(self, places: NDArray[Any], tokens: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    def bit_values(
+        self, places: NDArray[Any], tokens: NDArray[Any]
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
         """The position, and the token of either bit."""
         return places + tokens[0], places + tokens[1]
 
@@ -45,10 +47,6 @@ class Deterministic(Embedding):
     def n_levels(self, sparsity: int) -> int:
         """±1."""
         return 2
-
-    def joint_key(self, scalar: bool) -> bool:
-        """One head for all of I needs the dual vectors."""
-        return scalar
 
     def keys(self, relevant: Relevant) -> tuple[NDArray[np.float64], float]:
         """The keys and their gap: the dual vector of I, so that scores on I are R exactly (erratum
@@ -85,7 +83,7 @@ class Deterministic(Embedding):
         query = base.scale_bound(relevant.positions.count, separation, margin, gap)
         return base.HeadBounds(query, math.sqrt(span), 2.0, 1.0, prior)
 
-    def reading(
+    def worst_attention(
         self, zero: NDArray[Any], one: NDArray[Any], beside: NDArray[Any], own: list[int]
     ) -> tuple[float, float, NDArray[np.float64]]:
         """Every position has a token, whatever its bit."""

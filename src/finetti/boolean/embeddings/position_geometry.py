@@ -42,20 +42,12 @@ class Geometry:
 
 
 def measure_geometry(positions: BitPositions, indices: tuple[int, ...]) -> Geometry:
-    """The geometry of I among all positions; T·s·d operations, never T².
-
-    The dual vectors are V_I(V_IᵀV_I)^{-1}: with them the scores on I are exactly equal whatever
-    the coherence, where the printed v_I = Σv_i lets them differ (erratum 3, edelman2022).
-    """
+    """The geometry of I among all positions; T·s·d operations, never T²."""
     vectors = positions.rows(list(indices))
-    count, width = vectors.shape
+    count = len(vectors)
     if not count or isinstance(positions, StandardPositions):  # nothing to be measured
         return Geometry(vectors, vectors, 0.0, 1.0, 1.0, 0.0, 1.0)
-    gram = vectors @ vectors.T
-    smallest = float(np.linalg.eigvalsh(gram)[0])
-    duals = np.zeros((count, width))
-    if smallest > MIN_EIGENVALUE:
-        duals[:] = np.linalg.solve(gram, vectors)
+    duals, smallest = dual_vectors(vectors)
     aside = np.ones(positions.count, dtype=bool)
     aside[list(indices)] = False
     joint = np.zeros(positions.count)
@@ -76,33 +68,43 @@ def measure_geometry(positions: BitPositions, indices: tuple[int, ...]) -> Geome
     return Geometry(vectors, duals, coherence, joint_gap, 1 - alike, outside, smallest)
 
 
-def automatic_width(count: int, sparsity: int, coherence: float | None) -> int:
+def automatic_width(count: int, sparsity: int) -> int:
     """d for a random basis of ``count`` vectors, before it is measured.
 
-    Random signs of length n have products of about √(2 log(pairs)/n): for a given coherence Δ this
-    is n = 2 log(s·T)/Δ²; without one, 8·s·log T, which gave a gap of 1/2 up to T = 10⁵.
+    Random signs of length n have products of about √(2 log(pairs)/n); with n = 8·s·log T the gap
+    was 1/2 up to T = 10⁵.
 
-    >>> automatic_width(10**5, 3, None), automatic_width(10**3, 3, 0.25)
-    (280, 260)
+    >>> automatic_width(10**5, 3)
+    280
     """
-    if coherence is None:
-        free = 8 * sparsity * math.log(max(count, 2))
-    else:
-        free = 2 * math.log(max(sparsity * count, 2)) / coherence**2
+    free = 8 * sparsity * math.log(max(count, 2))
     return RESERVED + max(4, math.ceil(free))
 
 
-def as_vectors(basis: Any, count: int, owner: str) -> BitPositions:
+def dual_vectors(vectors: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+    """V(VᵀV)^{-1} of rows V, zeros if they are dependent; and the least eigenvalue of VᵀV.
+
+    With them the scores on the rows are exactly equal whatever the coherence, where the printed
+    v_I = Σv_i lets them differ (erratum 3, edelman2022).
+    """
+    gram = vectors @ vectors.T
+    least = float(np.linalg.eigvalsh(gram)[0])
+    if not least > MIN_EIGENVALUE:
+        return np.zeros_like(vectors), least
+    return np.linalg.solve(gram, vectors).astype(np.float64, copy=False), least
+
+
+def as_vectors(basis: Any, count: int) -> BitPositions:
     """A basis of the user's own: unit vectors, one per row, shape (T, any)."""
     requirement = f'"orthonormal", "random", or {count} unit vectors as rows'
     try:
         array = np.asarray(basis, dtype=np.float64)
     except (TypeError, ValueError) as error:  # words, or rows of several lengths
-        raise bad_argument("basis", owner, requirement, type(basis).__name__) from error
+        raise bad_argument("basis", "compile_rule", requirement, type(basis).__name__) from error
     if array.ndim != 2 or len(array) != count or not array.size:
-        raise bad_argument("basis", owner, requirement, f"shape {array.shape}")
+        raise bad_argument("basis", "compile_rule", requirement, f"shape {array.shape}")
     if not np.allclose(np.linalg.norm(array, axis=1), 1.0, rtol=0, atol=1e-6):
-        raise bad_argument("basis", owner, requirement, "vectors of other lengths")
+        raise bad_argument("basis", "compile_rule", requirement, "vectors of other lengths")
     return DensePositions(np.concatenate([np.zeros((count, RESERVED)), array], axis=1))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.domain import read_only, refuse_weights
+from finetti.boolean.embeddings.weight_range import check_weight_range, read_only
 
 Indices = tuple[int, ...]  # positions of bits
 RESERVED = 3  # e_0, e_1, v_[CLS]
@@ -39,6 +39,11 @@ class BitPositions(ABC):
         """The whole matrix, shape (T, d)."""
         return self.rows(slice(None))
 
+    def stored(self) -> NDArray[Any] | None:
+        """What a file has of it: the matrix in float64; its signs in int8 behind the reserved
+        coordinates; or nothing for unit vectors."""
+        return self.dense()
+
 
 class StandardPositions(BitPositions):
     """v_t = the unit vector of coordinate 3 + t: an orthonormal basis that needs no memory."""
@@ -56,6 +61,9 @@ class StandardPositions(BitPositions):
     def project(self, matrix: NDArray[Any]) -> NDArray[Any]:
         """The rows of ``matrix``."""
         return matrix[RESERVED : RESERVED + self.count].copy()
+
+    def stored(self) -> None:
+        """Nothing."""
 
 
 class SignPositions(BitPositions):
@@ -75,6 +83,18 @@ class SignPositions(BitPositions):
         n_bytes = -(-(width - RESERVED) // 8)
         drawn = np.frombuffer(rng.bytes(count * n_bytes), dtype=np.uint8)
         return cls(drawn.reshape(count, n_bytes), width)
+
+    @classmethod
+    def from_signs(cls, signs: NDArray[np.int8]) -> "SignPositions":
+        """Vectors with these signs, ±1, shape (T, d − 3)."""
+        if not (np.abs(signs) == 1).all():
+            raise ValueError("signs are 1 or -1")
+        return cls(np.packbits(signs > 0, axis=1), signs.shape[1] + RESERVED)
+
+    def stored(self) -> NDArray[np.int8]:
+        """The signs, shape (T, d − 3)."""
+        ones = np.unpackbits(self.bits, axis=1, count=self.width - RESERVED).view(np.int8)
+        return 2 * ones - np.int8(1)
 
     def rows(self, indices: Any) -> NDArray[np.float64]:
         """Signs, scaled to length 1."""
@@ -114,7 +134,7 @@ class SparsePositions(BitPositions):
     def __init__(self, count: int, indices: tuple[int, ...], vectors: NDArray[np.float64]):
         self.count, self.width = count, vectors.shape[1]
         self.indices, self.vectors = np.array(indices, dtype=np.int64), read_only(vectors)
-        refuse_weights(positions=vectors)
+        check_weight_range(positions=vectors)
 
     def rows(self, indices: Any) -> NDArray[np.float64]:
         """Vectors where there are some, zeros elsewhere."""
@@ -138,7 +158,7 @@ class DensePositions(BitPositions):
     def __init__(self, matrix: NDArray[np.float64]):
         self.matrix = read_only(matrix)
         self.count, self.width = matrix.shape
-        refuse_weights(positions=matrix)
+        check_weight_range(positions=matrix)
 
     def rows(self, indices: Any) -> NDArray[np.float64]:
         """Rows as they are."""

@@ -49,6 +49,7 @@ class Embedding(ABC):
         lemma: where its head stands in edelman2022.
         token_norm: of the longest token.
         marks_relevant: whether positions are zero but on the relevant bits.
+        single_head: whether one head reads every rule.
         no_gates: why gates cannot stand beside its bits, in half a sentence; empty if they can.
     """
 
@@ -56,6 +57,7 @@ class Embedding(ABC):
     lemma: str
     token_norm: float
     marks_relevant: bool = False
+    single_head: bool = False
     no_gates: str = ""
 
     @abstractmethod
@@ -67,7 +69,9 @@ class Embedding(ABC):
         """X(b) for bits (…, T) and positions (…, T, d), of NumPy or JAX."""
 
     @abstractmethod
-    def both(self, places: NDArray[Any], tokens: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    def bit_values(
+        self, places: NDArray[Any], tokens: NDArray[Any]
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
         """P @ M and E @ M: what every position has if its bit is 0, and if it is 1."""
 
     @abstractmethod
@@ -97,13 +101,13 @@ class Embedding(ABC):
     def n_levels(self, sparsity: int) -> int:
         """How many values one of several features takes."""
 
-    @abstractmethod
-    def joint_key(self, scalar: bool) -> bool:
-        """Whether one key must have the same score on all of I, whose vectors differ."""
-
     def own_keys(self, scalar: bool) -> bool:
         """Whether every head looks at one position."""
-        return not scalar
+        return not (scalar or self.single_head)
+
+    def joint_key(self, scalar: bool) -> bool:
+        """Whether one key must have the same score on all of I, whose vectors differ."""
+        return not (self.own_keys(scalar) or self.marks_relevant)
 
     def n_vectors(self, context_length: int, sparsity: int, scalar: bool) -> int:
         """How many vectors must be told apart."""
@@ -132,7 +136,7 @@ class Embedding(ABC):
         return ()
 
     @abstractmethod
-    def reading(
+    def worst_attention(
         self, zero: NDArray[Any], one: NDArray[Any], beside: NDArray[Any], own: list[int]
     ) -> tuple[float, float, NDArray[np.float64]]:
         """What a head that should read the positions ``own`` reads at its worst, by its

@@ -20,10 +20,6 @@ class Trained(Deterministic):
 
     name, lemma, marks_relevant = "trained", "B.3", True
 
-    def joint_key(self, scalar: bool) -> bool:
-        """All of I has the same vector, which is the key."""
-        return False
-
     def n_vectors(self, context_length: int, sparsity: int, scalar: bool) -> int:
         """One for all of I, or one each."""
         return 1 if scalar else sparsity

@@ -139,6 +139,10 @@ class ExpressionRule(BooleanFunction):
         values = gate.of_counts(np.arange(self.sparsity + 1))
         return (values ^ isinstance(tree, Negation)).astype(np.float64)
 
+    def values(self) -> NDArray[np.float64]:
+        """0 and 1, whatever the number of its bits."""
+        return np.array([0.0, 1.0])
+
     @property
     def normal_form(self) -> str:
         """The tree as text: comparisons as atleast(…) and exactly(…)."""

@@ -257,11 +257,11 @@ def parse(text: str) -> ExpressionRule:
     return ExpressionRule(tree, " ".join(text.split()))
 
 
-def as_function(function: Any, owner: str) -> BooleanFunction:
+def as_function(function: Any, owner: str, argument: str = "function") -> BooleanFunction:
     """The function itself, or the one that an expression describes."""
     if isinstance(function, str):
         return parse(function)
     if not isinstance(function, BooleanFunction):
         requirement = "a BooleanFunction or an expression such as 'x3 & x7'"
-        raise bad_argument("function", owner, requirement, type(function).__name__)
+        raise bad_argument(argument, owner, requirement, type(function).__name__)
     return function

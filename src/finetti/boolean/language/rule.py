@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from finetti.core.errors import InputError, bad_argument
 
+MAX_VALUE = 1e6  # of a rule's values, and of the ratio of two of them
 MAX_SETTING_BITS = 16  # relevant bits whose settings are all run
 MAX_TABLE_BITS = 22  # variables of a function that is written out as a table: 2²² numbers, 32 MB
 
@@ -93,6 +94,10 @@ class BooleanFunction(ABC):
         table; None otherwise (`find_profile` looks at the table)."""
         return None
 
+    def values(self) -> NDArray[np.float64]:
+        """Every value that it may have, in any order."""
+        return all_values(self)
+
     @property
     def sparsity(self) -> int:
         """s, the number of indices (those that matter: `simplify`)."""
@@ -103,7 +108,7 @@ class BooleanFunction(ABC):
         if self.sparsity > MAX_TABLE_BITS:
             raise InputError(
                 f"A function of {self.sparsity} bits has a table of 2^{self.sparsity} values, and "
-                f"tables end at 2^{MAX_TABLE_BITS}. Build it from gates (`compose`), or use a "
+                f"tables end at 2^{MAX_TABLE_BITS}. Compile it with gates=True, or use a "
                 "symmetric family, which needs no table."
             )
         return self.evaluate(all_bits(self.sparsity))
@@ -117,3 +122,33 @@ class BooleanFunction(ABC):
             raise bad_argument("bits", type(self).__name__, f"of shape {shape}", array.shape)
         rows = array.reshape(-1, array.shape[-1])[:, list(self.indices)]
         return self.evaluate(binary_array(rows, type(self).__name__)).reshape(array.shape[:-1])
+
+
+def all_values(function: BooleanFunction) -> NDArray[np.float64]:
+    """The values of a rule by its number of ones, or by its settings."""
+    profile = function.profile()
+    return function.table() if profile is None else profile
+
+
+def value_sizes(function: BooleanFunction) -> tuple[float, float]:
+    """The sizes of the smallest and the largest value that is not 0; 1 if there is none."""
+    sizes = np.abs(function.values())
+    sizes = sizes[sizes > 0]
+    return (float(sizes.min()), float(sizes.max())) if len(sizes) else (1.0, 1.0)
+
+
+def values_reason(function: BooleanFunction) -> str:
+    """Why a rule has values that cannot be told apart in float64; empty if it has none such."""
+    smallest, largest = value_sizes(function)
+    if largest > MAX_VALUE or smallest < 1 / MAX_VALUE:
+        found = largest if largest > MAX_VALUE else smallest
+        return (
+            f"its values are 0 or of size {1 / MAX_VALUE:g} to {MAX_VALUE:g}, and one is "
+            f"{found:.3g}; scale them"
+        )
+    if largest > MAX_VALUE * smallest:
+        return (
+            f"its values lie within a factor of {MAX_VALUE:g}, and {largest:.3g} stands beside "
+            f"{smallest:.3g}; compile two rules"
+        )
+    return ""

@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.language.families import Symmetric
+from finetti.boolean.language.families import Symmetric, TruthTable
 from finetti.boolean.language.rule import BooleanFunction, all_bits
-from finetti.boolean.language.truth_table import TruthTable
 
 
 @lru_cache(maxsize=32)
@@ -31,11 +30,6 @@ def find_profile(function: BooleanFunction) -> NDArray[np.float64] | None:
     profile = np.empty(function.sparsity + 1)
     profile[n_ones] = table  # any setting with r ones speaks for all
     return profile if np.array_equal(profile[n_ones], table) else None
-
-
-def is_symmetric(function: BooleanFunction) -> bool:
-    """Whether f depends on the number of ones among its indices only."""
-    return find_profile(function) is not None
 
 
 def relevant_indices(function: BooleanFunction) -> tuple[int, ...]:

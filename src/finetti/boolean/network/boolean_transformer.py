@@ -11,14 +11,14 @@ from jaxtyping import Array, Float
 
 from finetti.attention.networks.multihead import MultiHead
 from finetti.attention.networks.token_maps import Positions
-from finetti.boolean.check import Check
+from finetti.boolean.certificate import Check
 from finetti.boolean.embeddings.token_embedding import ONE_BIT, Embedding
 from finetti.boolean.language.rule import binary_array
 from finetti.core.arrays import is_concrete
 from finetti.core.errors import bad_argument
 
 
-def rectified(x: Array, weights: Array, bias: Array) -> Array:
+def relu_layer(x: Array, weights: Array, bias: Array) -> Array:
     """r(xW + b) on every token."""
     hidden = x @ weights
     return jax.nn.relu(hidden + jnp.broadcast_to(bias, hidden.shape))
@@ -64,9 +64,9 @@ class ReluLookup(eqx.Module):
 
     def __call__(self, features: Float[Array, "*batch features"]) -> Array:
         """The value at every row, or what is written into every token."""
-        hidden = rectified(features, self.inner, self.inner_bias)
+        hidden = relu_layer(features, self.inner, self.inner_bias)
         if self.middle is not None and self.middle_bias is not None:
-            hidden = rectified(hidden, self.middle, self.middle_bias)
+            hidden = relu_layer(hidden, self.middle, self.middle_bias)
         return hidden @ self.outer
 
 
@@ -107,8 +107,8 @@ class BooleanTransformer(eqx.Module):
         weights = {name: jnp.asarray(each, dtype) for name, each in written.items()}
         self.tokens, self.embedding = weights["embedding.tokens"], embedding
         self.positions = Positions(weights["embedding.positions"])
-        self.residual = "embedding.gates" in weights
-        self.readers = jnp.atleast_2d(weights[f"embedding.{'gates' if self.residual else 'cls'}"])
+        self.residual = weights["blocks.0.outer"].ndim == 2
+        self.readers = weights["embedding.readers"]
         blocks: dict[int, dict[str, Array]] = {}
         for name, each in weights.items():
             kind, *rest = name.split(".")

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.embeddings.position_geometry import MIN_EIGENVALUE, MIN_GAP
+from finetti.boolean.embeddings.position_geometry import MIN_GAP, dual_vectors
 from finetti.boolean.embeddings.position_vectors import RESERVED, BitPositions, StandardPositions
 from finetti.boolean.embeddings.token_embedding import score_scale
 from finetti.boolean.language.gate_graph import Gates
-from finetti.boolean.network.block import Block, Read
-from finetti.boolean.network.recognition import SIGN_MEANS, make_recognition
+from finetti.boolean.network.gate_lookup import SIGN_MEANS, make_gate_lookup
+from finetti.boolean.network.gate_network import GateBlock, level_gates, level_reads
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,20 +33,6 @@ class Keys:
     spans: NDArray[np.float64]
 
 
-def level_gates(gates: Gates) -> list[tuple[int, ...]]:
-    """Which gates each level has, from the first."""
-    levels = range(1, max(gate.level for gate in gates) + 1)
-    return [tuple(k for k, gate in enumerate(gates) if gate.level == each) for each in levels]
-
-
-def level_reads(gates: Gates) -> list[tuple[Read, ...]]:
-    """One read per group of every gate of each level."""
-    return [
-        tuple(Read(k, head, group) for k in own for head, group in enumerate(gates[k].groups))
-        for own in level_gates(gates)
-    ]
-
-
 def make_keys(gates: Gates, positions: BitPositions) -> Keys:
     """The key of every read, level by level: the dual vector of its bits (erratum 3), and 1 on its
     gates.
@@ -59,7 +45,7 @@ def make_keys(gates: Gates, positions: BitPositions) -> Keys:
     rows, columns = [], []
     for number, read in enumerate(reads):
         vectors[number, free + np.array(read.gates, dtype=np.int64)] = 1.0
-        vectors[number, :free], least = _dual_key(positions, read.bits)
+        vectors[number, :free], least = _joint_key(positions, read.bits)
         spans[number] = (len(read.bits) / least if least > 0 else np.inf) + len(read.gates)
         rows += read.bits
         columns += [number] * len(read.bits)
@@ -71,18 +57,14 @@ def make_keys(gates: Gates, positions: BitPositions) -> Keys:
     return Keys(positions, vectors, np.minimum(least_own, 1.0) - others, spans)
 
 
-def _dual_key(positions: BitPositions, bits: list[int]) -> tuple[NDArray[np.float64], float]:
+def _joint_key(positions: BitPositions, bits: list[int]) -> tuple[NDArray[np.float64], float]:
     """u = V(VᵀV)^{-1}1 and the least eigenvalue of VᵀV; zeros if the vectors are dependent."""
     key = np.zeros(positions.width - RESERVED)
     if isinstance(positions, StandardPositions) or not bits:
         key[bits] = 1.0
         return key, 1.0
-    vectors = positions.rows(bits)[:, RESERVED:]
-    gram = vectors @ vectors.T
-    least = float(np.linalg.eigvalsh(gram)[0])
-    if not least > MIN_EIGENVALUE:
-        return key, 0.0
-    return np.linalg.solve(gram, np.ones(len(bits))) @ vectors, least
+    duals, least = dual_vectors(positions.rows(bits)[:, RESERVED:])
+    return duals.sum(axis=0), least
 
 
 def over_tokens(keys: NDArray[np.floating], width: int) -> NDArray[np.floating]:
@@ -92,7 +74,7 @@ def over_tokens(keys: NDArray[np.floating], width: int) -> NDArray[np.floating]:
     return whole
 
 
-def make_blocks(gates: Gates, keys: Keys, margin: float) -> tuple[Block, ...]:
+def make_blocks(gates: Gates, keys: Keys, margin: float) -> tuple[GateBlock, ...]:
     """The weights of every level, with R = log(8·N·margin/γ)/gap of every read, N tokens in all
     (Lemma B.7)."""
     n_tokens = keys.positions.count + len(gates)
@@ -100,14 +82,12 @@ def make_blocks(gates: Gates, keys: Keys, margin: float) -> tuple[Block, ...]:
     for here, reads in zip(level_gates(gates), level_reads(gates), strict=True):
         own = slice(first, first + len(reads))
         first += len(reads)
+        apart = [SIGN_MEANS.separation(len(read.sources), True) for read in reads]
         scales = [
-            score_scale(
-                n_tokens, SIGN_MEANS.separation(len(read.sources), True), margin, max(gap, MIN_GAP)
-            )
-            for read, gap in zip(reads, keys.gaps[own], strict=True)
+            score_scale(n_tokens, each, margin, max(gap, MIN_GAP))
+            for each, gap in zip(apart, keys.gaps[own], strict=True)
         ]
-        lookup = make_recognition([gates[which] for which in here])
+        lookup = make_gate_lookup([gates[which] for which in here])
         measured = keys.gaps[own], keys.spans[own]
-        query, key = np.array(scales)[:, None, None], keys.vectors[own, :, None]
-        blocks.append(Block(reads, query, key, lookup, None, None, *measured))
+        blocks.append(GateBlock(reads, np.array(scales), keys.vectors[own], lookup, *measured))
     return tuple(blocks)

@@ -5,6 +5,7 @@ With z = (x − a)/δ the bump ψ(z) = r(z+2) − r(z+1) − r(z−1) + r(z−2)
 bumps are 1, 0 if any of them is 0. Points whose coordinate j is the same share that bump.
 """
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.domain import seal
+from finetti.boolean.embeddings.weight_range import freeze_arrays
 
 CORNERS = np.array([2.0, 1.0, -1.0, -2.0])
 SIGNS = np.array([1.0, -1.0, -1.0, 1.0])
@@ -28,29 +29,36 @@ class Lookup:
     inner_bias: NDArray[Any]  # b1
     middle: NDArray[Any] | None  # W2 (bumps, units); None for one feature
     middle_bias: NDArray[Any] | None  # b2
-    outer: NDArray[Any]  # w; two columns where a gate writes into e_0 and e_1 (`recognition`)
+    outer: NDArray[Any]  # w; two columns where a gate writes into e_0 and e_1
 
     def __post_init__(self) -> None:
-        seal(self)
+        freeze_arrays(self)
 
-    def __call__(self, features: NDArray[Any]) -> NDArray[Any]:
-        """The values at the rows of ``features``."""
-        return self._by_blocks(self._values, features, features.dtype)
+    def __call__(
+        self, features: NDArray[Any], inner_bias: NDArray[Any] | None = None
+    ) -> NDArray[Any]:
+        """The values at ``features`` (…, features), with b1 or a bias of every token in its place:
+        what it knows of itself beside what it has read."""
+        bias = self.inner_bias if inner_bias is None else inner_bias
+        return self._by_blocks(lambda rows: self._values(rows, bias), features, features.dtype)
 
     def _by_blocks(self, function: Any, features: NDArray[Any], dtype: Any) -> NDArray[Any]:
-        out = np.empty((len(features), *self.outer.shape[1:]), dtype=dtype)
-        step = max(1, BLOCK_UNITS // max(len(self.inner_bias), len(self.outer)))
+        out = np.empty((*features.shape[:-1], *self.outer.shape[1:]), dtype=dtype)
+        n_units = max(len(self.inner_bias), len(self.outer))
+        step = max(1, BLOCK_UNITS // (n_units * math.prod(features.shape[1:-1])))
         for start in range(0, len(features), step):
             out[start : start + step] = function(features[start : start + step])
         return out
 
-    def _values(self, rows: NDArray[Any]) -> NDArray[Any]:
-        hidden = rows @ self.inner + self.inner_bias
+    def _values(self, rows: NDArray[Any], inner_bias: NDArray[Any]) -> NDArray[Any]:
+        hidden = rows @ self.inner
+        hidden += inner_bias
         np.maximum(hidden, 0, out=hidden)
         if self.middle is None or self.middle_bias is None:
             return hidden @ self.outer
         if self.selected is None:
-            hidden = hidden @ self.middle + self.middle_bias
+            hidden = hidden @ self.middle
+            hidden += self.middle_bias
             return np.maximum(hidden, 0, out=hidden) @ self.outer
         bumps = hidden.reshape(len(hidden), -1, len(SIGNS)) @ SIGNS.astype(hidden.dtype)
         totals = bumps @ self.selected

@@ -66,19 +66,18 @@ class RuleModule(nn.Module):
         tokens = e["tokens"][bits] + e["positions"]
         if not bool(e["tokens"].any()):
             tokens = bits.unsqueeze(-1) * e["positions"]
-        readers = e["gates"] if "gates" in e else e["cls"].unsqueeze(0)
-        return torch.cat([readers.expand(*bits.shape[:-1], -1, -1), tokens], -2)
+        return torch.cat([e["readers"].expand(*bits.shape[:-1], -1, -1), tokens], -2)
 
     def forward(self, bits: Tensor) -> Tensor:
         """The values (...) of zeros and ones (..., T)."""
         x = self.embed(bits)
         for block in self.blocks:
             assert isinstance(block, RuleBlock)
-            if "gates" not in self.embedding:
+            if block.outer.ndim == 1:  # [CLS] reads
                 return block.look_up(block.attend(x[..., :1, :], x)[..., 0, :])
             x = x + block.attend(x, x)
             x = x + block.look_up(x)
-        return x[..., len(self.embedding["gates"]) - 1, 1]
+        return x[..., len(self.embedding["readers"]) - 1, 1]
 
 
 def load_rule(path: str | Path = BESIDE) -> RuleModule:

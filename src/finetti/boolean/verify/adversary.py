@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetti.boolean.embeddings.position_vectors import Indices
-from finetti.boolean.network.sum_tables import Tables
+from finetti.boolean.network.cls_network import ClsTables
 from finetti.core.numerics.extremes import largest_of
 
 MAX_STEPS = 60
@@ -27,7 +27,7 @@ MAX_CONDITION = 1e8  # denominators further apart leave float64 too few digits f
 class Adversary:
     """The outside bits that make feature ``sign``·Σ_v weights_v·(head's value v) largest."""
 
-    tables: Tables  # of the network
+    tables: ClsTables  # of the network
     aside: NDArray[np.int64]  # the positions outside I
     head: int  # which head
     weights: NDArray[np.float64]  # how its values enter the feature, a column of W_C^h
@@ -74,7 +74,7 @@ class Adversary:
             + always
         )
 
-    def attack(
+    def maximize_ratio(
         self, inside: NDArray[Any]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[Any]]:
         """For each row of ``inside`` (`settings_sums`): the extreme value, the ratio by which its
@@ -103,7 +103,7 @@ class Adversary:
         return (own + np.maximum(*both).sum()) / (own + np.minimum(*both).sum())
 
     def bits(self, used: float) -> NDArray[np.bool_]:
-        """The outside bits that `attack` set for a ratio."""
+        """The outside bits that `maximize_ratio` set for a ratio."""
         top, bottom, ratio = self._ratios
         grown = (bottom > 0) & (ratio > used)
         return grown | ((bottom < 0) & (ratio < used)) | ((bottom == 0) & (top > 0))
@@ -116,12 +116,12 @@ def _before(rows: NDArray[Any]) -> NDArray[Any]:
     return out
 
 
-def adversaries(tables: Tables, indices: Indices) -> list[tuple[int, Adversary]]:
+def adversaries(tables: ClsTables, indices: Indices) -> list[tuple[int, Adversary]]:
     """For each feature, the adversaries of the heads that write it, up and down."""
-    aside = np.delete(np.arange(len(tables.zero)), list(indices))
+    aside = np.delete(np.arange(tables.length), list(indices))
     found = []
     for feature in range(tables.output.shape[2]):
-        for head in range(tables.n_reads):
+        for head in range(tables.n_heads):
             weights = tables.output[head, :, feature]
             if weights.any():
                 for sign in (1, -1):
@@ -130,7 +130,7 @@ def adversaries(tables: Tables, indices: Indices) -> list[tuple[int, Adversary]]
 
 
 def feature_ranges(
-    tables: Tables, indices: Indices, settings: NDArray[np.uint8]
+    tables: ClsTables, indices: Indices, settings: NDArray[np.uint8]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
     """Least and largest value of each feature over ALL outside bits, shape (settings, features),
     and by how much rounding may have moved them.
@@ -142,11 +142,11 @@ def feature_ranges(
     high, worst = low.copy(), 1.0
     inside = tables.settings_sums(indices, settings)
     for feature, adversary in adversaries(tables, indices):
-        value, _, _ = adversary.attack(inside)
+        value, _, _ = adversary.maximize_ratio(inside)
         condition = adversary.condition(inside)
         worst = largest_of(worst, float(condition.max(initial=1.0)))
         target = high if adversary.sign > 0 else low
         target[:, feature] += np.where(condition <= MAX_CONDITION, value, np.nan)
-    steps = 4.0 * (len(tables.zero) + 16) * tables.n_reads
+    steps = 4.0 * (len(tables.zero) + 16) * tables.n_heads
     rounding = steps * float(np.finfo(tables.zero.dtype).eps) * tables.largest * worst
     return low, high, rounding

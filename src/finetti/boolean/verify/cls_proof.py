@@ -1,213 +1,322 @@
-"""Why a network is right on all 2^T inputs: reader by reader, level by level.
+"""Why a network at [CLS] is right on all 2^T inputs.
 
-A reader is followed case by case: through all settings of the bits that it should read, or, where
-they can be exchanged, all numbers of ones in each group of them. In each case what it reads lies
-between two extremes over all other bits. What [CLS] attends to may depend on the bits, as with the
-bag: its extremes are found exactly (`verify.adversary`). The attention of a gate is the same on
-every input, since scores come from positions alone: its features lie within Σ|w_i − 1/n| + (the
-rest of the attention) of their points. Intervals through the lookup (`interval_bound`) then bound
-what the reader says; a gate that is right up to rounding looks like a bit to the gates above, and
-the rounding is carried on.
+[CLS] is followed case by case: through all settings of the bits that it should read, or, where they
+can be exchanged, all numbers of ones. In each case what it reads lies between two extremes over all
+other bits. What it attends to may depend on the bits, as with the bag: its extremes are found
+exactly (`adversary`). Intervals through the lookup (`interval_bound`) then bound what it says.
 """
 
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.boolean.domain import value_sizes
-from finetti.boolean.findings import InputBound
+from finetti.boolean.certificate import NormBound, ReaderRow
+from finetti.boolean.embeddings.position_vectors import Indices
+from finetti.boolean.explanation import Reading
 from finetti.boolean.language.families import Symmetric
-from finetti.boolean.language.gate_graph import SparseGate, same_rule
-from finetti.boolean.language.rule import MAX_SETTING_BITS, BooleanFunction, all_bits
-from finetti.boolean.network.block import Block
-from finetti.boolean.network.compiled_network import Network
-from finetti.boolean.network.lookup import Lookup
-from finetti.boolean.network.sum_tables import Tables
-from finetti.boolean.verify.adversary import feature_ranges
-from finetti.boolean.verify.gate_proof import (
+from finetti.boolean.language.rule import (
+    MAX_SETTING_BITS,
+    BooleanFunction,
+    all_bits,
+    all_values,
+    value_sizes,
+)
+from finetti.boolean.language.simplify import simplify
+from finetti.boolean.network.cls_network import ClsNetwork, ClsTables
+from finetti.boolean.verify.adversary import adversaries, feature_ranges
+from finetti.boolean.verify.family_proof import (
     MAX_SETTINGS_BYTES,
     MAX_WORK,
-    choose_settings,
-    each_count,
+    N_RANDOM,
+    Batch,
+    ChosenInputs,
+    InputBound,
+    all_settings,
+    attention_mass,
+    reader_row,
+    setting_batches,
 )
 from finetti.boolean.verify.interval_bound import distance, output_bounds, proof_fits, proof_work
-from finetti.boolean.words import short_text
+from finetti.boolean.verify.norm_bounds import head_covering, head_norm_rows, lookup_norms
+from finetti.bounds.value import BoundValue
+from finetti.core.errors import UnsupportedError
+from finetti.core.linalg.matrix_norms import frobenius
 from finetti.core.numerics.extremes import largest_of
 from finetti.core.numerics.random_keys import generator
+from finetti.display.formatting import plural
 
 SAME_ATOL = 1e-10  # differences between bits that count as rounding
-EPSILON = float(np.finfo(np.float64).eps)
+MIN_MOVING_SHARE = 0.05  # of what the strongest bit does: less moves no head
+MAX_MOVING_BITS = 14  # bits that are tried together because they move a head
 
 
-def input_bound(
-    network: Network,
-    own: BooleanFunction,
-    function: BooleanFunction,
-    tried: tuple[int, ...] | None,
-) -> InputBound:
-    """The error on all inputs against a rule, of a network that was built for its ``own``;
-    ``tried`` bits were set in trials, if any."""
-    if not network.gates:
-        return _cls_bound(network, function, tried)
-    if same_rule(own, network.gates, function):
-        return _gate_bound(network)
-    return InputBound(None, "the rule is not known to be the one that the gates were built for")
+class ClsVerifier:
+    """Verifies networks whose only reader is [CLS]."""
+
+    def __init__(self, network: ClsNetwork, text: str = ""):
+        self.network: ClsNetwork = network
+        self.text = text  # the rule as it was written
+
+    def comparable(self, function: BooleanFunction) -> BooleanFunction:
+        """A rule on the bits that matter."""
+        return function if function is self.network.rule else simplify(function)
+
+    @property
+    def work_per_input(self) -> int:
+        """Multiplications that one input takes after the sums over its bits."""
+        return self.network.lookup.work
+
+    def choose_inputs(self, function: BooleanFunction) -> ChosenInputs:
+        """Settings of the bits of the rule, of those that move a head (measured) and of those that
+        the network was built for, each with the others all 0, all 1, random, and chosen for it by
+        the adversary of every feature, which finds the worst of all (`adversary`)."""
+        network, lookup, indices = self.network, self.network.lookup, function.indices
+        length = network.context_length
+        rng = generator("boolean verification", 0, length)
+        per_pattern = lookup.work << min(len(indices), MAX_SETTING_BITS)
+        n_random = int(np.clip(min(2**24 // length, MAX_WORK // (8 * per_pattern)), 4, N_RANDOM))
+        n_patterns = n_random + 2 + 2 * lookup.inner.shape[0]
+        limit = max(64, 2 * MAX_WORK // (lookup.work * n_patterns))
+        tried = bits_to_try(network.float64, indices, network.rule.indices, limit)
+        settings, described = choose_settings(len(tried), limit, rng)
+        # From no ones to only ones, so that features are met all over their range.
+        rates = np.concatenate([[0.0, 1.0], np.linspace(0.0, 1.0, n_random)])[:, None]
+        patterns = rng.random((n_random + 2, length), dtype=np.float32) < rates
+        method = f"{described} × (all-0, all-1, {n_random} random, and the worst outside bits)"
+        return ChosenInputs(tried, settings, patterns, method)
+
+    def batches(self, tables: Any, inputs: ChosenInputs) -> Iterator[Batch]:
+        """Sums of all settings, for each choice of the other bits and for the worst, which the
+        adversary of every feature chooses for each setting."""
+        yield from setting_batches(tables, inputs)
+        inside = tables.settings_sums(inputs.tried, inputs.settings)
+        for _, adversary in adversaries(tables, inputs.tried):
+            _, used, sums = adversary.maximize_ratio(inside)
+
+            def bits(row: int, adversary: Any = adversary, used: Any = used) -> NDArray[Any]:
+                whole = np.zeros(tables.length, dtype=np.uint8)
+                whole[adversary.aside] = adversary.bits(used[row])
+                return whole
+
+            yield sums.astype(tables.zero.dtype), bits
+
+    def n_batches(self, tables: Any, inputs: ChosenInputs) -> int:
+        """How many of them there are."""
+        return len(inputs.patterns) + len(adversaries(tables, inputs.tried))
+
+    def bound_all_inputs(
+        self, function: BooleanFunction, tried: tuple[int, ...] | None
+    ) -> InputBound:
+        """The largest error of [CLS]; none is needed where all inputs were run.
+
+        Every setting of the bits that are ``tried`` must be covered, or of those of the rule. More
+        bits than settings can be listed for are covered by their number of ones, if every bit
+        changes the sums by the same amount.
+        """
+        if tried is None:
+            return InputBound(None)
+        lookup, tables = self.network.lookup, self.network.float64
+        if not proof_fits(lookup):
+            return InputBound(None, "its lookup is too large to be followed by intervals")
+        for indices in dict.fromkeys((tried, tuple(sorted(function.indices)))):
+            count, widen, settings = len(indices), 0.0, np.zeros((0, 0), dtype=np.uint8)
+            if count <= MAX_SETTING_BITS and proof_work(lookup, 2**count) <= MAX_WORK:
+                settings = all_bits(count)
+            elif count == function.sparsity and _alike(tables, function, indices):
+                settings, widen = each_count(count), 10 * SAME_ATOL
+            if not len(settings) or proof_work(lookup, len(settings)) > MAX_WORK:
+                continue
+            low, high, rounding = feature_ranges(tables, indices, settings)
+            bounds = output_bounds(lookup, low, high, largest_of(1e-12, rounding) + widen)
+            if bounds is None:
+                return InputBound(None, "its sums lose too many digits in float64")
+            places = [indices.index(each) for each in function.indices]
+            values = function.evaluate(settings[:, places])
+            worst = float(distance(bounds, values).max())
+            return InputBound(worst / value_sizes(function)[1])
+        reason = f"2^{function.sparsity} settings of the relevant bits are too many to be followed"
+        return InputBound(None, reason)
+
+    @property
+    def _scalar(self) -> bool:
+        return isinstance(self.network.rule, Symmetric)
+
+    @property
+    def route(self) -> str:
+        """The lemmas that built the network."""
+        rule, n_features = self.network.rule, self.network.heads.output.shape[2]
+        if n_features != (1 if self._scalar else rule.sparsity):
+            raise UnsupportedError(
+                f"A network with {plural(n_features, 'feature')} was not built for a rule of "
+                f"{plural(rule.sparsity, 'bit')}, so no lemma certifies it. `verify` compares any "
+                "network with any rule."
+            )
+        form, kind = ("B.5", "symmetric") if self._scalar else ("B.6", "general")
+        lemma = self.network.embedding.lemma
+        return f"Lemmas {lemma} and {form} ({kind} rule), lookup of Lemma B.8"
+
+    @property
+    def readers(self) -> str:
+        """[CLS] alone."""
+        return "[CLS]"
+
+    @cached_property
+    def places(self) -> list[list[int]]:
+        """The token positions that each head is built to attend to: all relevant bits, or the one
+        that a head with a key of its own looks at."""
+        network, n_heads = self.network, len(self.network.heads.query)
+        relevant = list(network.rule.indices)
+        if not relevant or not network.embedding.own_keys(self._scalar):
+            return [relevant] * n_heads
+        seen = network.float64.one[relevant, :n_heads]
+        return [[relevant[int(which)]] for which in seen.argmax(axis=0)]
+
+    def _attention(self, head: int, places: list[int]) -> tuple[float, float]:
+        """The least attention of a head on what it should read, and the least lead of scores."""
+        if not places:
+            return 1.0, 0.0
+        tables = self.network.float64
+        own = tables.zero[:, head], tables.one[:, head], tables.always[head : head + 1]
+        return attention_mass(*self.network.embedding.worst_attention(*own, places))
+
+    @property
+    def reader_rows(self) -> tuple[ReaderRow, ...]:
+        """Why [CLS] is right, as was measured."""
+        rule, embedding = self.network.rule, self.network.embedding
+        rng = generator("boolean certificate", self.network.context_length)
+        settings, _ = choose_settings(rule.sparsity, 2**MAX_SETTING_BITS, rng)
+        points = embedding.points(settings, self._scalar)
+        low, high, _ = feature_ranges(self.network.float64, rule.indices, settings)
+        error = float(np.maximum(high - points, points - low).max())
+        sizes = [len(places) for places in self.places]
+        errors = np.full(len(sizes), np.inf if np.isnan(error) else error)
+        known = {
+            "text": self.text,
+            "level": 1,
+            "sparsity": rule.sparsity,
+            "score_scale": float(np.abs(self.network.heads.query).max()),
+        }
+        seen = [self._attention(head, places) for head, places in enumerate(self.places)]
+        return (reader_row(embedding, sizes, errors, seen, **known),)
+
+    @property
+    def _tolerance(self) -> float:
+        """δ of the lookup."""
+        return self.network.embedding.tolerance(max(map(len, self.places)), True)
+
+    def norms(self, margin: float) -> tuple[NormBound, ...]:
+        """The norms of the heads and of the lookup beside their bounds."""
+        network, rule, embedding = self.network, self.network.rule, self.network.embedding
+        limits = embedding.bounds(network.relevant, margin)
+        said = f"Lemma {embedding.lemma}" + ", measured gap" * (not limits.prior)
+        stated = "" if margin == 1 else f", margin {margin:g} as stated"
+        sources = (said + stated, said, said, said)
+        found = head_norm_rows("", [frobenius(each) for each in network.heads], limits, sources)
+        extra = embedding.position_bounds(network.positions, tuple(sorted(rule.indices)))
+        found += [NormBound(*row, said) for row in extra]
+        ends = np.repeat(np.array([[0], [1]], dtype=np.uint8), rule.sparsity, axis=1)
+        points = embedding.points(ends, self._scalar)  # the largest is there for all 0 or all 1
+        radius, largest = float(np.abs(points).max()), float(np.abs(all_values(rule)).max())
+        return (*found, *lookup_norms(network.lookup, radius, self._tolerance, largest))
+
+    def capacities(self) -> tuple[BoundValue, ...]:
+        """Of the heads (Corollary 4.4, or Lemma A.12 for several)."""
+        query, key, value, output = self.network.heads
+        # W_QK = W_Q W_Kᵀ is d × d, and has rank 1: rows of W_Q times ‖W_K‖.
+        rows = np.abs(query).max(axis=(1, 2)) * np.linalg.norm(key, axis=(1, 2))
+        found = head_covering(
+            self.network,
+            (rows, value, output),
+            self._tolerance,
+            query_norm=1.0,
+            input_norm=self.network.embedding.token_norm,
+            class_token=True,
+        )
+        return (found,)
+
+    def readings(
+        self, bits: NDArray[np.uint8]
+    ) -> tuple[tuple[tuple[Reading, ...], ...], dict[str, float]]:
+        """What [CLS] reads on one input."""
+        tables = self.network.float64
+        sums, attention = tables.sums(bits[None]), tables.attention(bits)
+        seen, value = tables.features(sums)[0].tolist(), float(tables.outputs(sums)[0])
+        own = len(seen) == len(attention)  # a feature of its own for every head
+        found = tuple(
+            Reading(
+                "[CLS]",
+                self.text,
+                head,
+                tuple(places),
+                attention[head],
+                tuple(seen[head : head + 1] if own else seen),
+                value,
+            )
+            for head, places in enumerate(self.places)
+        )
+        return (found,), {"[CLS]": value}
 
 
-def read_errors(network: Network, rule: BooleanFunction) -> NDArray[np.float64]:
-    """The largest distance of what is read from its points, over all inputs, for every read (the
-    worst of all at [CLS]); ∞ if it is not known."""
-    if network.gates:
-        return _gate_errors(network)
-    rng = generator("boolean certificate", network.context_length)
-    settings, _ = choose_settings(rule.sparsity, 2**MAX_SETTING_BITS, rng)
-    points = network.embedding.points(settings, isinstance(rule, Symmetric))
-    low, high, _ = feature_ranges(network.tables, rule.indices, settings)
-    error = float(np.maximum(high - points, points - low).max())
-    return np.full(len(network.reads), np.inf if np.isnan(error) else error)
+def each_count(n_bits: int, counts: NDArray[np.int64] | None = None) -> NDArray[np.uint8]:
+    """One setting per number of ones, 0 to ``n_bits`` or those given: the first bits are 1."""
+    counts = np.arange(n_bits + 1) if counts is None else counts
+    return (np.arange(n_bits)[None] < counts[:, None]).astype(np.uint8)
 
 
-def _gate_errors(network: Network) -> NDArray[np.float64]:
-    """The same for gates, over all inputs whose gates below are right."""
-    tables, reads = network.tables, network.reads
-    # Tokens of gates of this level and above are empty: what is read of them is 0.
-    levels = np.array([gate.level for gate in network.gates])
-    full = levels[:, None] < levels[[read.reader for read in reads]]
-    assert tables.seen is not None  # attention that no bit changes
-    attention, seen = tables.zero, tables.seen
-    most = np.maximum(*np.abs(seen))  # of what a bit shows
-    gates = np.where(full, tables.readers[:, : len(reads)], 0.0)
-    total, errors = (most @ attention)[: len(reads)] + gates.sum(axis=0), np.zeros(len(reads))
-    for k, read in enumerate(reads):
-        point, below = 1 / len(read.sources), gates[read.gates, k]
-        own = attention[read.bits, k]
-        apart = np.abs(own * seen[0][read.bits] - point), np.abs(own * seen[1][read.bits] + point)
-        errors[k] = np.maximum(*apart).sum() + np.abs(below - point).sum()
-        rest = total[k] - (own * most[read.bits]).sum() - below.sum()
-        errors[k] += largest_of(0.0, float(rest)) + abs(float(tables.cls[k]))
-    return errors
+def choose_settings(
+    n_bits: int, limit: int, rng: np.random.Generator
+) -> tuple[NDArray[np.uint8], str]:
+    """Settings of the relevant bits: all 2^s, or some, with every number of ones among them."""
+    every = all_settings(n_bits, limit)
+    if every is not None:
+        return every
+    n_counts = min(n_bits + 1, max(2, MAX_SETTINGS_BYTES // n_bits))
+    counts = np.unique(np.linspace(0, n_bits, n_counts).astype(np.int64))
+    first = each_count(n_bits, counts)
+    n_some = int(np.clip(min(limit, MAX_SETTINGS_BYTES // n_bits), 64, 512))
+    some = rng.random((n_some, n_bits)) < rng.random((n_some, 1))  # few ones, many, all between
+    settings = np.concatenate([first, first[:, ::-1], rng.permuted(first, axis=1), some])
+    which = "every number" if len(counts) == n_bits + 1 else f"{len(counts)} numbers"
+    text = f"{len(settings)} of 2^{n_bits} settings of the relevant bits, {which} of ones"
+    return settings.astype(np.uint8), text
 
 
-def _cls_bound(
-    network: Network, function: BooleanFunction, tried: tuple[int, ...] | None
-) -> InputBound:
-    """The largest error of [CLS]; none is needed where all inputs were run.
+def influences(tables: ClsTables) -> NDArray[np.float64]:
+    """By how much each bit moves a feature, to first order, from a string of half ones."""
+    heads = tables.n_heads
+    total = tables.always[:heads] + (tables.zero + tables.one)[:, :heads].sum(axis=0) / 2
+    changes = np.abs(tables.folded(tables.difference()))
+    weights = changes[:, :heads] * tables.largest
+    moved = changes[:, heads:].reshape(len(changes), heads, -1).max(axis=2)
+    return (np.maximum(weights, moved) / total).max(axis=1)
 
-    Every setting of the bits that are ``tried`` must be covered, or of those of the rule. More bits
-    than settings can be listed for are covered by their number of ones, if every bit changes the
-    sums by the same amount.
+
+def bits_to_try(tables: ClsTables, indices: Indices, hints: Iterable[int], limit: int) -> Indices:
+    """The bits of the rule, the hints, and the bits that move a head most, while there is room.
+
+    What a file says of itself is a hint and nothing more; what its numbers do is measured.
     """
-    if tried is None:
-        return InputBound(None)
-    lookup, tables = network.blocks[0].lookup, network.tables
-    if not proof_fits(lookup):
-        return InputBound(None, "its lookup is too large to be followed by intervals")
-    for indices in dict.fromkeys((tried, tuple(sorted(function.indices)))):
-        widen, settings = 0.0, np.zeros((0, 0), dtype=np.uint8)
-        if len(indices) <= MAX_SETTING_BITS and proof_work(lookup, 2 ** len(indices)) <= MAX_WORK:
-            settings = all_bits(len(indices))
-        elif len(indices) == function.sparsity and _alike(tables, function, indices):
-            settings, widen = each_count(len(indices)), 10 * SAME_ATOL
-        if not len(settings) or proof_work(lookup, len(settings)) > MAX_WORK:
-            continue
-        low, high, rounding = feature_ranges(tables, indices, settings)
-        bounds = output_bounds(lookup, low, high, largest_of(1e-12, rounding) + widen)
-        if bounds is None:
-            return InputBound(None, "its sums lose too many digits in float64")
-        places = [indices.index(each) for each in function.indices]
-        values = function.evaluate(settings[:, places])
-        worst = float(distance(bounds, values).max())
-        return InputBound(worst / value_sizes(function)[1])
-    reason = f"2^{function.sparsity} settings of the relevant bits are too many to be followed"
-    return InputBound(None, reason)
+    named = list(dict.fromkeys([*indices, *(each for each in hints if 0 <= each < tables.length)]))
+    if len(named) <= MAX_MOVING_BITS:
+        room = min(MAX_MOVING_BITS, max(0, limit.bit_length() - 1)) - len(named)
+    else:
+        room = 0 if len(named) <= MAX_SETTING_BITS else MAX_MOVING_BITS
+    if room > 0:
+        moved = influences(tables)
+        least = MIN_MOVING_SHARE * moved.max(initial=0.0)
+        moved[named] = 0.0
+        strongest = np.argsort(-moved, kind="stable")[:room]
+        named += [int(each) for each in strongest if moved[each] > least]
+    return tuple(sorted(named))
 
 
-def _alike(tables: Tables, function: BooleanFunction, indices: tuple[int, ...]) -> bool:
+def _alike(tables: ClsTables, function: BooleanFunction, indices: Indices) -> bool:
     """Whether the rule is known by its number of ones, and the sums are, too."""
     too_long = (len(indices) + 1) * len(indices) > MAX_SETTINGS_BYTES
     if function.profile() is None or too_long:
         return False
     changes = tables.folded(tables.difference(list(indices)))
     return len(indices) * float(np.ptp(changes, axis=0).max()) <= SAME_ATOL
-
-
-def _gate_bound(network: Network) -> InputBound:
-    """The largest error of any gate over all inputs."""
-    below, rounding, drift, found = 0.0, 0.0, 0.0, _gate_errors(network)
-    for block, columns in zip(network.blocks, network.columns, strict=True):
-        noise = 2 * below + drift + 4 * EPSILON * network.n_tokens
-        largest = network.tables.largest + noise
-        # First what the block writes into a token that is none of its gates, whatever it has read.
-        low = np.full((1, block.n_heads), -largest)
-        silent = _with_marks(block, np.zeros(len(block.lookup.inner_bias)))
-        written = [_distance(silent, low, -low, np.zeros((1, 2)))]
-        for gate, marks, tolerances in _classes(network, block, found[columns] + noise):
-            lookup = _with_marks(block, marks)
-            if not (proof_fits(lookup) and proof_work(lookup, gate.grid.size) <= MAX_WORK):
-                text = short_text(gate.text, 48)
-                reason = f"the lookup of {text} is too large to be followed by intervals"
-                return InputBound(None, reason)
-            written.append(_written_error(block, gate, lookup, tolerances, largest))
-        if not np.isfinite(written).all():
-            return InputBound(None, "its numbers are not finite")
-        errors, sums = zip(*written, strict=True)
-        below, rounding = largest_of(below, *errors), largest_of(rounding, *sums)
-        drift += 2 * errors[0]
-    return InputBound(below, rounding=rounding)
-
-
-def _classes(
-    network: Network, block: Block, errors: NDArray[np.float64]
-) -> list[tuple[SparseGate, NDArray[np.float64], NDArray[np.float64]]]:
-    """Gates that compute the same with the same units, once, with the largest of their errors."""
-    found: dict[object, tuple[SparseGate, NDArray[np.float64], NDArray[np.float64]]] = {}
-    for place, which in enumerate(block.readers):
-        gate, marks = network.gates[which], block.lookup.inner[block.n_heads + place]
-        own = errors[[k for k, read in enumerate(block.reads) if read.reader == which]]
-        key = gate.function, marks.tobytes()
-        known = found.get(key, (gate, marks, own))
-        found[key] = known[0], known[1], np.maximum(known[2], own)
-    return list(found.values())
-
-
-def _with_marks(block: Block, marks: NDArray[np.float64]) -> Lookup:
-    """What a token with these marks has written into e_0 and e_1, as a function of its features."""
-    lookup = block.lookup
-    inner, bias = lookup.inner[: block.n_heads], lookup.inner_bias + marks
-    return replace(lookup, inner=inner, inner_bias=bias)
-
-
-def _written_error(
-    block: Block,
-    gate: SparseGate,
-    lookup: Lookup,
-    errors: NDArray[np.float64],
-    largest: float,
-) -> tuple[float, float]:
-    """The largest error of what a gate writes at any number of ones in its groups, and how much of
-    it is rounding."""
-    counts = np.stack([axis.ravel() for axis in np.indices(gate.grid.shape)], axis=1)
-    points = 1 - 2 * counts / np.array([len(group) for group in gate.groups])
-    # Heads that this gate does not use read some mean.
-    low = np.full((len(points), block.n_heads), -largest)
-    high = -low
-    used = slice(0, len(gate.groups))
-    low[:, used], high[:, used] = points - errors, points + errors
-    ones = gate.grid.ravel().astype(np.float64)
-    return _distance(lookup, low, high, np.stack([1 - ones, ones], axis=1))
-
-
-def _distance(
-    lookup: Lookup,
-    low: NDArray[np.float64],
-    high: NDArray[np.float64],
-    wanted: NDArray[np.float64],
-) -> tuple[float, float]:
-    """The largest error of e_0 and e_1, rounding in the sums of the lookup included, and that
-    rounding."""
-    bounds = output_bounds(lookup, low, high)
-    if bounds is None:
-        return float("inf"), 0.0
-    rounding = lookup.resolution((low + high) / 2)
-    return float((distance(bounds, wanted) + rounding).max()), float(rounding.max())

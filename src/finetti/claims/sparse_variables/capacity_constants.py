@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import scipy
 
+from finetti import attention
 from finetti.attention import lipschitz
 from finetti.bounds import Sample
 from finetti.bounds import sparse_variables as bounds

@@ -5,20 +5,21 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from finetti import boolean
 from finetti.boolean.compiler.compiler_options import BASES
 from finetti.boolean.language.rule import all_bits
-from finetti.boolean.printed import (
+from finetti.boolean.verify.adversary import feature_ranges
+from finetti.claims.claim import DERIVED, CheckMethod, Context, Control, Erratum, claim
+from finetti.claims.evidence import Evidence, Measurement, at_least, at_most, close
+from finetti.claims.measures import RATIO_RTOL
+from finetti.claims.sparse_variables.printed_weights import (
     coherent_basis,
     printed_bag_head,
     printed_mean_head,
     printed_sign_heads,
 )
-from finetti.boolean.verify.adversary import feature_ranges
-from finetti.claims.claim import DERIVED, CheckMethod, Context, Control, Erratum, claim
-from finetti.claims.evidence import Evidence, Measurement, at_least, at_most, close
-from finetti.claims.measures import RATIO_RTOL
 from finetti.core.numerics.extremes import largest_of
 from finetti.display.card import Table
 
@@ -29,16 +30,22 @@ HALF_OF_R = Control("half of R", changes={"query": 0.5})
 def compiled_rule(rule: Any, *options: Any, query: float = 1.0, **named: Any) -> Any:
     """The compiled rule; with its query, and so the score R of the relevant bits, times ``query``
     for wrong versions."""
-    compiled = boolean.compile(rule, *options, **named)
-    return compiled.changed(query=query * compiled.blocks[0].query)
+    compiled = boolean.compile_rule(rule, *options, **named, quiet=True)
+    return compiled.changed(query=query * compiled.network.heads.query)
 
 
-def head_error(weights: Any, indices: tuple[int, ...], scalar: bool) -> float:
+def head_error(network: Any, indices: tuple[int, ...], scalar: bool) -> float:
     """The largest error of the features over ALL inputs, found by the worst outside bits."""
     settings = all_bits(len(indices))
-    points = weights.embedding.points(settings, scalar)
-    low, high, _ = feature_ranges(weights.tables, indices, settings)
+    points = network.embedding.points(settings, scalar)
+    low, high, _ = feature_ranges(network.float64, indices, settings)
     return float(np.maximum(high - points, points - low).max())
+
+
+def all_features(network: Any) -> NDArray[np.float64]:
+    """Features of all 2^T inputs, in order."""
+    tables = network.float64
+    return np.concatenate([tables.features(sums) for _, sums in tables.enumerate_sums()])
 
 
 def random_rule(rng: np.random.Generator, context_length: int, sparsity: int) -> Any:
@@ -78,9 +85,9 @@ def _printed_key() -> Evidence:
     for coherence in (0.10, 0.05):
         vectors = coherent_basis(length, coherence)
         heads = [printed_mean_head(vectors, 3, coherence, boost) for boost in (1.0, 2.0)]
-        errors = [head_error(weights, places, scalar=True) for weights in heads]
-        repaired = boolean.compile(boolean.And(places), length, basis=vectors)
-        error = head_error(repaired, places, scalar=True)
+        errors = [head_error(network, places, scalar=True) for network in heads]
+        repaired = compiled_rule(boolean.And(places), length, basis=vectors)
+        error = head_error(repaired.network, places, scalar=True)
         rows.append((coherence, *errors, error, allowed))
         derived.append(at_most(f"dual vector at Δ = {coherence}", error, allowed))
         measurements.append(at_most(f"printed head at Δ = {coherence}", errors[0], allowed))
@@ -94,10 +101,10 @@ def _printed_key() -> Evidence:
     )
 
 
-def _injectivity(weights: Any) -> Measurement:
+def _injectivity(network: Any) -> Measurement:
     """How far apart features of inputs of ten bits with different b_I are; γ = 2, less γ/4 on both
     sides."""
-    features = weights.tables.all_features
+    features = all_features(network)
     settings = all_bits(10)[:, list(THREE)] @ (1, 2, 4)
     low, high = (
         np.stack([extreme(features[settings == each], axis=0) for each in range(8)])
@@ -114,7 +121,7 @@ def _printed_values() -> Evidence:
     any_rule = boolean.TruthTable(THREE, [0, 1, 2, 3, 4, 5, 6, 7])
     return Evidence(
         _injectivity(printed_sign_heads(10, THREE)),
-        derived=(_injectivity(boolean.compile(any_rule, 10)),),
+        derived=(_injectivity(compiled_rule(any_rule, 10).network),),
         note="W_V writes e_2 and W_C reads e_1. S-lemma-B.2 has e_1 in both.",
     )
 
@@ -122,7 +129,7 @@ def _printed_values() -> Evidence:
 def _printed_direction() -> Evidence:
     """The least step of the compiled head's feature from r to r + 1 ones."""
     sparsity, length = 3, 10
-    tables = boolean.compile(boolean.Majority(range(sparsity)), length).tables
+    tables = compiled_rule(boolean.Majority(range(sparsity)), length).network.float64
     settings = np.zeros((sparsity + 1, length), dtype=np.uint8)
     settings[:, :sparsity] = all_bits(sparsity)[2 ** np.arange(sparsity + 1) - 1]
     steps = np.diff(tables.features(tables.sums(settings))[:, 0])
@@ -215,7 +222,9 @@ def _bag_error() -> Measurement:
     sT/(e^R + T) = s/(8s² + 1), nearly half of the γ/4 = 1/(4s) that the lemma allows.
     """
     found = {
-        s: head_error(boolean.compile(boolean.And(range(s)), 50, "bag"), tuple(range(s)), True)
+        s: head_error(
+            compiled_rule(boolean.And(range(s)), 50, "bag").network, tuple(range(s)), True
+        )
         for s in (1, 2, 3, 5)
     }
     worst = largest_of(abs(error / (s / (8 * s**2 + 1)) - 1) for s, error in found.items())
@@ -253,8 +262,8 @@ def s_lemma_b_4(context: Context, form: str = DERIVED) -> Evidence:
     length, coherence, places, separation = 10, 0.01, (0, 1, 2), 1 / 3
     vectors = coherent_basis(length, coherence, (1, 1, 1))
     printed = head_error(printed_bag_head(vectors, 3, coherence), places, scalar=True)
-    repaired = boolean.compile(boolean.And(places), length, "bag", vectors)
-    derived = head_error(repaired, places, scalar=True)
+    repaired = compiled_rule(boolean.And(places), length, "bag", vectors)
+    derived = head_error(repaired.network, places, scalar=True)
     row = (separation, 4 * 3 * coherence, printed, derived, separation / 4)
     columns = ("γ", "4sΔ", "printed", "dual vectors", "allowed")
     return Evidence(

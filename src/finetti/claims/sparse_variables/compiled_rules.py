@@ -12,17 +12,18 @@ from finetti.boolean.embeddings import EMBEDDINGS, find_embedding
 from finetti.boolean.embeddings.token_embedding import attention_error
 from finetti.boolean.language.rule import all_bits
 from finetti.boolean.network.lookup import CORNERS, SIGNS, make_lookup
-from finetti.boolean.printed import printed_bump
 from finetti.boolean.verify.norm_bounds import lookup_norms
 from finetti.claims.claim import DERIVED, CheckMethod, Context, Control, Erratum, claim
 from finetti.claims.evidence import Evidence, Measurement, at_least, at_most, close, within
 from finetti.claims.sparse_variables.compiled_heads import (
     HALF_OF_R,
     THREE,
+    all_features,
     compiled_rule,
     random_rule,
     symmetric_rule,
 )
+from finetti.claims.sparse_variables.printed_weights import printed_bump
 from finetti.core.numerics.extremes import largest_of
 from finetti.display.card import Table
 
@@ -47,7 +48,7 @@ def s_prop_4_7(
         compiled = compiled_rule(rule, 10, embedding, basis, query=query)
         error = largest_of(error, compiled.check.error64)
         n_inputs += compiled.check.n_inputs
-        too_many += compiled.blocks[0].n_heads > (1 if embedding == "bag" else len(THREE))
+        too_many += compiled.network.heads_per_block[0] > (1 if embedding == "bag" else len(THREE))
     rows, largest = [], 0.0
     lengths = context.pick(quick=(10**2, 10**3, 10**4, 10**5), paper=(10**2, 10**4, 10**6))
     for length in lengths:
@@ -55,7 +56,7 @@ def s_prop_4_7(
         norms = {norm.name: norm for norm in compiled.certificate.norms}
         long = norms["‖W_Q‖_F"]
         largest = largest_of(largest, *(norm.value / norm.bound for norm in norms.values()))
-        rows.append((length, compiled.width, long.value, long.bound))
+        rows.append((length, compiled.network.width, long.value, long.bound))
     return Evidence(
         close(f"largest error on all {n_inputs} inputs", error, 1e-9),
         at_most("networks with more heads than the proposition says", too_many, 0),
@@ -83,7 +84,7 @@ def exact_evidence(
         single = largest_of(single, compiled.check.error32)
         n_inputs += compiled.check.n_inputs
         allowed = sparsity if heads_per_bit and embedding != "bag" else 1
-        too_many += compiled.blocks[0].n_heads > allowed
+        too_many += compiled.network.heads_per_block[0] > allowed
     return Evidence(
         close(f"largest error on {n_inputs} inputs, float64", error, 1e-9),
         at_most("networks with more heads than the lemma says", too_many, 0),
@@ -111,10 +112,10 @@ def wrong_inputs(rule: str, factor: float) -> int:
     length = 10
     reduced = boolean.simplify(boolean.parse(rule))
     signs = boolean.TruthTable(reduced.indices, 2 * reduced.table() - 1)
-    compiled = boolean.compile(signs, length)
+    compiled = compiled_rule(signs, length)
     points = find_embedding("deterministic").by_setting(all_bits(signs.sparsity))
     lookup = make_lookup(points, signs.table(), 2.0 * factor)
-    outputs = lookup(compiled.tables.all_features)
+    outputs = lookup(all_features(compiled.network))
     return int((np.abs(outputs - signs(all_bits(length))) > 1e-9).sum())
 
 

@@ -15,7 +15,7 @@ from finetti.bounds.covering.dudley import (
     gap_terms,
     log_confidence,
 )
-from finetti.claims.claim import CheckMethod, Context, Control, Erratum, claim
+from finetti.claims.claim import CheckMethod, Context, Erratum, claim
 from finetti.claims.evidence import Evidence, at_least, at_most, close, within
 from finetti.core.arguments import Form
 from finetti.core.numerics.extremes import largest_of, smallest_of
@@ -37,14 +37,15 @@ def memorizing_complexity() -> float:
     return sum(sum(sign > 0 for sign in row) for row in signs) / (_POINTS * len(signs))
 
 
-def memorizing_gap_over_bound(rademacher: float, *, two_sided: bool) -> float:
-    """The gap of such losses over the bound for a class of this complexity, for 10⁶ samples.
+def memorizing_gap_over_bound(two_sided: bool) -> float:
+    """The gap of such losses over the bound for 10⁶ samples.
 
     Points are drawn from a continuous law, so that the loss which is 0 on the sample has training
     error 0 and test error 1: the gap is 1 on every sample.
     """
     sample = Sample(10**6, 1, delta=0.05)
-    return math.exp(-gap_terms(math.log(rademacher), sample, two_sided=two_sided)[0])
+    log_complexity = math.log(memorizing_complexity())
+    return math.exp(-gap_terms(log_complexity, sample, two_sided=two_sided)[0])
 
 
 def _bounded_differences() -> tuple[float, float]:
@@ -81,14 +82,9 @@ def _bounded_differences() -> tuple[float, float]:
     formula=r"|E ℓ(f) − \hat{E} ℓ(f)| ≤ 2 L Rad + 3b \sqrt{\frac{log(3/δ)}{2m}}",
     label="Lemma 2.2, A.4",
     check=CheckMethod.TIGHT,
-    controls=(
-        Control("a third of the confidence term", changes={"log_factor": -math.log(3)}),
-        Control("Rad in the place of 2·Rad", changes={"rademacher": memorizing_complexity() / 2}),
-    ),
+    rejects="a confidence term half as large or twice as large, a factor of Rad that is 1 % off",
 )
-def s_lemma_2_2(
-    context: Context, log_factor: float = 0.0, rademacher: float = memorizing_complexity()
-) -> Evidence:
+def s_lemma_2_2(context: Context) -> Evidence:
     """The confidence term through McDiarmid's inequality, and exact probabilities.
 
     One sample changes the complexity by b/2m and the gap by b/m, found by enumeration: both are
@@ -100,7 +96,7 @@ def s_lemma_2_2(
 
     def confidence(m: int, delta: float, two_sided: bool) -> float:
         sample = Sample(m, 1, delta=delta)
-        return math.exp(log_confidence(sample, two_sided=two_sided) + log_factor)
+        return math.exp(log_confidence(sample, two_sided=two_sided))
 
     complexity, gap = _bounded_differences()
     # sup gap − 2·Rad changes by c/m with one sample, so that it exceeds its mean, which is at most
@@ -118,7 +114,7 @@ def s_lemma_2_2(
         gap_of_chance = 0.5 - scipy.stats.binom.ppf(chance, m, 0.5) / m
         share = gap_of_chance / confidence(m, delta, two_sided)
         used[two_sided] = largest_of(used[two_sided], share)
-    memorized = [memorizing_gap_over_bound(rademacher, two_sided=each) for each in used]
+    memorized = [memorizing_gap_over_bound(two_sided=each) for each in used]
     return Evidence(
         close("change of the complexity by one sample, minus 1/2m", complexity - 0.5, 1e-12),
         close("change of the largest gap by one sample, minus 1/m", gap - 1, 1e-12),

@@ -12,8 +12,7 @@ from finetti.core.errors import InputError
 from finetti.core.files import check_writable
 
 # Names in Python that no option has.
-FURTHER = {"compose": "--gates", "compile": "`finetti compile` without --gates"}
-FURTHER |= {"max_bytes": "`max_bytes` in Python"}
+FURTHER = {"gates=True": "--gates", "gates=False": "`finetti compile` without --gates"}
 FORMATS = ("safetensors", "torch")
 # All that --check reads.
 OF_CHECK = ("rule", "check", "against", "tolerance", "as_json", "debug")
@@ -43,10 +42,6 @@ def compile_command(
     ] = "orthonormal",
     width: Annotated[
         int | None, typer.Option("--width", min=1, help="Token dimension; automatic by default.")
-    ] = None,
-    coherence: Annotated[
-        float | None,
-        typer.Option("--coherence", help="Largest inner product allowed between position vectors."),
     ] = None,
     margin: Annotated[
         float,
@@ -133,7 +128,6 @@ def compile_command(
             embedding,
             basis,
             width=width,
-            coherence=coherence,
             margin=margin,
             gates=gates,
             seed=seed,
@@ -168,7 +162,7 @@ def _check_places(
     context: typer.Context, out: Path | None, form: str, picture: Path | None
 ) -> None:
     """Refuse what cannot be written before anything is computed."""
-    from finetti.boolean.saving import check_torch_place
+    from finetti.boolean.network.weight_file import check_torch_place
     from finetti.display.charts.line_charts import check_chart_file
 
     if form not in FORMATS:
@@ -197,9 +191,9 @@ def _check(
     context: typer.Context, path: Path, rule: str | None, tolerance: float | None, as_json: bool
 ) -> None:
     from finetti.boolean import load
-    from finetti.boolean.check import EXACT_RTOL
+    from finetti.boolean.certificate import EXACT_RTOL
     from finetti.boolean.compiler.rule_compiler import verification_bar
-    from finetti.boolean.words import short_text
+    from finetti.display.formatting import short_text
 
     loaded = load(path)
     function = loaded.function if rule is None else _parse(rule)
@@ -220,8 +214,6 @@ def _check(
             f"is NOT PROVEN to compute {text}: no counterexample was found on {found.method}, "
             f"but {found.why_not}."
         )
-    if found.rounded_text and not found.proven:
-        said += f" {found.rounded_text}"
     people.print(f"{path.name} {said}", soft_wrap=True)
     if as_json:
         document = {"file": path.name, "rule": str(function), **found.to_dict()}

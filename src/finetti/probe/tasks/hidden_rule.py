@@ -18,11 +18,11 @@ from finetti.boolean.language.families import (
     Parity,
     Symmetric,
     Threshold,
+    TruthTable,
 )
 from finetti.boolean.language.parser import parse
 from finetti.boolean.language.rule import BooleanFunction, as_indices, as_rows
 from finetti.boolean.language.simplify import find_profile, relevant_indices
-from finetti.boolean.language.truth_table import TruthTable
 from finetti.core.arguments import as_real, as_whole
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.numerics.random_keys import generator

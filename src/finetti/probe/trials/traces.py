@@ -7,9 +7,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from finetti.boolean.language.families import TruthTable
 from finetti.boolean.language.rule import all_bits
 from finetti.boolean.language.spectrum import WalshSpectrum, spectrum
-from finetti.boolean.language.truth_table import TruthTable
 from finetti.core.arguments import as_whole
 from finetti.core.errors import bad_argument
 from finetti.core.statistics.intervals import mean_with_error

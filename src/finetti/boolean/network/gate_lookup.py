@@ -1,4 +1,4 @@
-"""The lookup of a block: at which numbers of ones each of its gates has the less usual value.
+"""The lookup of one level: each unit recognizes a box of counts where a gate has its rarer value.
 
 The number of ones r in a group of s sources is read as 1 − 2r/s. Neighboring numbers with the same
 value share one wide bump, which is 1 from the least of them to the largest; a bump per group, and
@@ -41,8 +41,8 @@ def _boxes(mask: NDArray[np.bool_]) -> Iterator[list[tuple[int, int]]]:
             yield ranges
 
 
-def exceptions(gate: SparseGate) -> tuple[bool, list[tuple[Bump, ...]]]:
-    """The value of a gate that takes fewer units to except from, and those units."""
+def minority_cells(gate: SparseGate) -> tuple[bool, list[tuple[Bump, ...]]]:
+    """The value that a gate takes in most cells, and the units that recognize all others."""
     ways = []
     for usual in (False, True):
         units = []
@@ -65,20 +65,20 @@ def _classes(gates: list[SparseGate]) -> dict[tuple[tuple[int, ...], bytes], lis
     return found
 
 
-def recognition_bytes(gates: list[SparseGate]) -> int:
+def gate_lookup_bytes(gates: list[SparseGate]) -> int:
     """What W_2 of a level takes in float64."""
     members = [gates[places[0]] for places in _classes(gates).values()]
-    all_units = [unit for gate in members for unit in exceptions(gate)[1]]
+    all_units = [unit for gate in members for unit in minority_cells(gate)[1]]
     n_bumps = len({bump for unit in all_units for bump in unit})
     return 8 * (N_CORNERS * n_bumps + len(members)) * (len(all_units) + len(members))
 
 
-def make_recognition(gates: list[SparseGate]) -> Lookup:
+def make_gate_lookup(gates: list[SparseGate]) -> Lookup:
     """The lookup of the gates of one level, on its H features and then one row per gate, the mark
     q_g; its two columns are written into e_0 and e_1."""
     n_heads = max(len(gate.groups) for gate in gates)
     classes = list(_classes(gates).values())
-    answers = [exceptions(gates[places[0]]) for places in classes]
+    answers = [minority_cells(gates[places[0]]) for places in classes]
     bumps: dict[Bump, int] = {}
     units = [(which, unit) for which, (_, own) in enumerate(answers) for unit in own]
     for _, unit in units:

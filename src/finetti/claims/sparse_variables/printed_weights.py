@@ -1,4 +1,4 @@
-"""The heads and the bump as the paper prints them: to show where they fail."""
+"""The heads and the bump as the paper prints them, to show where they fail (errata 3–5, 16)."""
 
 import math
 
@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from finetti.boolean.embeddings.bag import EMBEDDING as BAG
 from finetti.boolean.embeddings.deterministic import EMBEDDING as DETERMINISTIC
+from finetti.boolean.embeddings.position_geometry import measure_geometry
 from finetti.boolean.embeddings.position_vectors import RESERVED, BitPositions, DensePositions
 from finetti.boolean.embeddings.token_embedding import (
     CLS,
@@ -14,11 +15,12 @@ from finetti.boolean.embeddings.token_embedding import (
     ZERO_BIT,
     Embedding,
     HeadMatrices,
+    Relevant,
     make_heads,
     unit,
 )
-from finetti.boolean.network.block import Block
-from finetti.boolean.network.compiled_network import Network
+from finetti.boolean.language.families import Symmetric
+from finetti.boolean.network.cls_network import ClsNetwork
 from finetti.boolean.network.lookup import make_lookup
 
 
@@ -43,15 +45,16 @@ def _embedded(vectors: NDArray[np.float64]) -> BitPositions:
     return DensePositions(np.concatenate([np.zeros((len(vectors), RESERVED)), vectors], axis=1))
 
 
-def _network(embedding: Embedding, positions: BitPositions, heads: HeadMatrices) -> Network:
+def _network(embedding: Embedding, positions: BitPositions, heads: HeadMatrices) -> ClsNetwork:
     """Heads whose features nothing looks up."""
     nothing = make_lookup(np.zeros((1, heads.output.shape[2])), np.zeros(1), 1.0)
-    return Network.build(embedding, positions, (Block.at_cls(heads, nothing),))
+    relevant = Relevant(positions, measure_geometry(positions, ()), (), True)
+    return ClsNetwork.build(embedding, Symmetric((), [0.0]), relevant, heads, nothing)
 
 
 def printed_mean_head(
     vectors: NDArray[np.float64], sparsity: int, coherence: float, boost: float = 1.0
-) -> Network:
+) -> ClsNetwork:
     """Lemma B.2 as printed: key v_I = Σ_Iv_i, R = log(8T/γ)/(1 − sΔ)   (erratum 3, edelman2022).
 
     The relevant positions are the first ``sparsity``; ``boost`` multiplies R.
@@ -64,7 +67,7 @@ def printed_mean_head(
     return _network(DETERMINISTIC, positions, heads)
 
 
-def printed_sign_heads(context_length: int, indices: tuple[int, ...]) -> Network:
+def printed_sign_heads(context_length: int, indices: tuple[int, ...]) -> ClsNetwork:
     """Lemma B.2 with s heads as printed: W_V = (E_0 − E_1)e_2ᵀ and W_C^h = e_1e_hᵀ (erratum 4)."""
     positions = _embedded(np.eye(context_length))
     keys = positions.rows(list(indices))
@@ -76,7 +79,7 @@ def printed_sign_heads(context_length: int, indices: tuple[int, ...]) -> Network
     return _network(DETERMINISTIC, positions, heads)
 
 
-def printed_bag_head(vectors: NDArray[np.float64], sparsity: int, coherence: float) -> Network:
+def printed_bag_head(vectors: NDArray[np.float64], sparsity: int, coherence: float) -> ClsNetwork:
     """Lemma B.4 as printed: v_i in the place of the dual vectors, and no more than γ > sΔ asked
     for (erratum 5, edelman2022). The relevant positions are the first ``sparsity``."""
     positions, count = _embedded(vectors), len(vectors)
