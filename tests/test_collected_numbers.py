@@ -20,7 +20,7 @@ WHOLE = {  # counts, widths and depths
     "attention/cme/conjugate_gradients.py": ("min(rank,",),
     "attention/fast_weights/chunked_scan.py": ("min(chunk,",),
     "boolean/language/gate_graph.py": ("max(levels.get(",),
-    "boolean/network/weight_file.py": ("max(gate.level ", "max(len("),
+    "boolean/network/weight_file.py": ("max(read.head ",),
     "boolean/network/gate_network.py": (
         "max(gate.level ",
         "max(read.head ",
