@@ -160,14 +160,9 @@ def rank_correlation(
     >>> rank_correlation([1, 2, 3], [1, 2, 4])
     (1.0, None)
     """
-    owner = "rank_correlation"
-    check_share(confidence, "confidence", owner)
     rows = [np.asarray(each, np.float64) for each in (first, second)]
-    for row, name in zip(rows, ("first", "second"), strict=True):
-        check_finite(row, name, owner)
-    if rows[0].ndim != 1 or rows[0].shape != rows[1].shape:
-        shapes = f"shapes {rows[0].shape} and {rows[1].shape}"
-        raise bad_argument("second", owner, "as many numbers as first", shapes)
+    for row, name in zip(rows, ("measure", "gaps"), strict=True):
+        check_finite(row, name, "correlate_gaps")
     count = len(rows[0])
     if count < 2 or any(row.min() == row.max() for row in rows):
         return None, None

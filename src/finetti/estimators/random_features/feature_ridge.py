@@ -100,20 +100,20 @@ class FeatureRidge(SetModel):
 
     def _add(self, X: Any, y: Any, sample_weight: Any, query: Any, mask: Any) -> None:
         """Of `partial_fit`: the rows so far are kept as sums, and solved for when asked."""
-        starts = getattr(self, "_sums", None) is None
-        if starts and "coef_" in vars(self):
+        sums = vars(self).get("_sums")
+        if sums is None and "coef_" in vars(self):
             warn_user(
                 f"This {type(self).__name__} was fitted by `fit`, which keeps no sums to add "
                 "rows to: `partial_fit` starts anew, and the earlier rows no longer count. To "
                 "add to rows, give them to `partial_fit`, too."
             )
-        sets, targets, weights = self._read(X, y, sample_weight, query, mask, reset=starts)
-        if starts:
+        sets, targets, weights = self._read(X, y, sample_weight, query, mask, reset=sums is None)
+        if sums is None:
             self._start(sets, targets)
             self.token_scale_ = self._scale_of(lambda: sets.square_sums(weights))
-            self._sums = self._new_sums()
+            sums = self._sums = self._new_sums()
         self._forget()
-        self._add_rows(self._sums, sets.scaled(self.token_scale_), targets, weights)
+        self._add_rows(sums, sets.scaled(self.token_scale_), targets, weights)
 
     def __getattr__(self, name: str) -> Any:
         """What `partial_fit` leaves open is solved for when it is first asked for."""
