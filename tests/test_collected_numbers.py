@@ -108,9 +108,9 @@ def test_no_maximum_forgets_nan():
     found = {
         (place, call)
         for place, call in found
-        if place != "core/plain_data.py" and not call.startswith(ALLOWED.get(place, ()))
+        if place != "core/numerics/extremes.py" and not call.startswith(ALLOWED.get(place, ()))
     }
-    assert not found, "collect with largest_of or smallest_of of finetti.core.plain_data"
+    assert not found, "collect with largest_of or smallest_of of finetti.core.numerics.extremes"
 
 
 @pytest.mark.parametrize(

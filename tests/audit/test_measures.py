@@ -14,7 +14,7 @@ import checkpoints as make
 from finetti.audit import measure_matrix, measure_product
 from finetti.audit.measures.certified_norm import certified_spectral, gamma
 from finetti.audit.measures.singular_values import singular_values
-from finetti.core.linalg import matrix_norms as norms
+from finetti.core.linalg import norms
 
 
 def check_plain(found, matrix):
