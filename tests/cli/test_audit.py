@@ -6,8 +6,6 @@ from typer.testing import CliRunner
 
 import checkpoints as make
 from finetti.cli.main import app
-from finetti.cli.output import AGAIN, NOTHING_KEPT
-from finetti.studies.interruption import one_interruption
 
 
 def command(*arguments):
@@ -62,27 +60,6 @@ def test_quiet_is_one_line(folder):
     assert "Theorem" not in own
     assert "by Theorem A.17 (S), " in others
     assert "by Theorem C.4 (E)" in others
-
-
-def test_heads_and_map_are_given(tmp_path):
-    arrays, _, _ = make.synthetic("llama", kv_heads=2)
-    path = make.write(tmp_path, arrays)
-    assert command(path, "--heads", 4, "--kv-heads", 2).exit_code == 0
-    for options, words in (
-        ((), "Give --heads."),
-        (("--heads", 4), "Give --kv-heads."),
-        (("--heads", 3, "--kv-heads", 1), "heads × head width = width"),
-        (("--heads", 4, "--map", tmp_path / "none.toml"), "cannot be read"),
-        (("--heads", 4, "--kv-heads", 2, "--out", path), "is a file"),
-        (("--gap", 0), "--gap"),
-        (("--gap", 2), "--gap must be below 1, the range of the loss"),
-        (("--delta", 2), "--delta"),
-        (("--readout-norm", -1), "--readout-norm"),
-    ):
-        done = command(path, *options)
-        assert done.exit_code == 2
-        assert words in done.stderr
-        assert done.stderr.count("\n") == 1
 
 
 def test_bad_files_are_one_sentence(tmp_path):
@@ -204,17 +181,3 @@ def test_what_does_not_fit_is_refused_before_anything_is_measured(folder, tmp_pa
         assert done.exit_code == 2, done.output
         assert words in done.stderr
         assert done.stdout == ""
-
-
-def test_ctrl_c_says_what_is_kept(folder, tmp_path, monkeypatch):
-    def stop(*_, **__):
-        raise KeyboardInterrupt
-
-    for function, words in (
-        ("finetti.audit.audit_run.walk_weights", NOTHING_KEPT),
-        ("finetti.display.pages.run_result.RunResult.write_page", AGAIN),
-    ):
-        with one_interruption(), monkeypatch.context() as patch:
-            patch.setattr(function, stop)
-            done = command(folder, "--out", tmp_path / "out")
-        assert (done.exit_code, done.stderr) == (130, f"{words}\n")

@@ -93,21 +93,6 @@ def test_help_loads_nothing_heavy():
     assert not [name for name in heavy.split() if f"'{name}'" in loaded]
 
 
-@pytest.mark.parametrize(
-    "arguments", [["--bogus"], ["bogus"], ["claims", "--bogus"], ["reproduce", "x"]]
-)
-def test_unknown_words_are_wrong_use(finetti_command, arguments):
-    result = finetti_command(*arguments)
-    assert result.exit_code == 2
-    assert result.stdout == ""
-    assert "Traceback" not in result.stderr
-
-
-@pytest.mark.parametrize("option", [("--scale", "huge"), ("--seed", "-1"), ("--seed", "x")])
-def test_values_out_of_range_are_wrong_use(finetti_command, option):
-    assert finetti_command("reproduce", *option).exit_code == 2
-
-
 def test_claims_are_listed(finetti_command):
     result = finetti_command("claims")
     assert result.exit_code == 0
@@ -142,12 +127,6 @@ def test_words_and_globs_find_claims(finetti_command):
     assert only["command"] == "finetti reproduce --only S-erratum-3"
     assert only["checked_by"].endswith(": no")
     assert is_one_sentence_of_advice(finetti_command("claims", "nothing", "of", "the", "kind"))
-
-
-def test_an_unknown_id_names_the_nearest(finetti_command):
-    result = finetti_command("claims", "S-eratum-3")
-    assert is_one_sentence_of_advice(result)
-    assert "S-erratum-3" in result.stderr
 
 
 def test_cite(finetti_command):
@@ -327,8 +306,7 @@ def test_a_sentence_on_several_lines_becomes_one(monkeypatch):
     assert CliRunner().invoke(app, ["claims"]).stderr == "Error: one two\n"
 
 
-SLOW = """
-import sys, time
+LEDGER = """
 import finetti.claims
 from finetti.claims import Claim, Evidence, Ledger, close
 from finetti.cli.main import main
@@ -336,13 +314,7 @@ from finetti.cli.main import main
 def fast(context):
     return Evidence(close("zero", 0.0, 1.0))
 
-def slow(context):
-    time.sleep(3600)
-
-claims = (
-    Claim("E-eq-1", "≤ fast", "S.", fast),
-    Claim("E-eq-2", "slow", "S.", slow),
-)
+claims = Claim("E-eq-1", "≤ fast", "S.", fast), Claim("E-eq-2", "fast", "S.", fast)
 finetti.claims.load_ledger = lambda: Ledger(claims)
 main()
 """
@@ -351,7 +323,7 @@ main()
 def test_color_and_progress_on_a_terminal_only_without_no_color(tmp_path):
     pty = pytest.importorskip("pty", reason="pseudo-terminals are a POSIX thing")
     script = tmp_path / "fast.py"
-    script.write_text(SLOW.replace("time.sleep(3600)", "return fast(context)"), encoding="utf-8")
+    script.write_text(LEDGER, encoding="utf-8")
 
     def on_terminal(**environment):
         leader, follower = pty.openpty()

@@ -4,8 +4,6 @@ import pytest
 from typer.testing import CliRunner
 
 from finetti.cli.main import app
-from finetti.cli.output import NOTHING_KEPT
-from finetti.studies.interruption import one_interruption
 
 MINE = """
 import numpy as np
@@ -47,39 +45,6 @@ def test_members_of_the_family_are_as_expected():
     assert "1 of 2 coherent: mesa" in done.stdout
     quiet = command("mesa", "--context-length", 6, "--quiet")
     assert quiet.stdout.strip() == "1 of 1 coherent: mesa"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["softmux"], "Unknown target 'softmux'. Choose one of softmax, "),
-        (["mesa", "--world", "moon"], "Unknown world 'moon'. Choose one of beta-bernoulli, "),
-        (["mesa", "--world", "sphere"], "neither letters nor Gaussian"),
-        (["mesa", "--world", "beta-bernoulli"], "reads pairs"),
-        (["mesa", "--context-length", "2"], "at least 3"),
-        (["mesa", "--context-length", "few"], "cannot read"),
-        (["./nowhere.py:Name"], "no file"),
-        (["builtins:max"], "max does not say which arguments it takes"),
-        (["mesa", "--context-length", "1000000"], "GB of memory. Take shorter contexts"),
-    ],
-)
-def test_wrong_use_is_one_sentence_and_exit_code_2(arguments, words):
-    done = command(*arguments)
-    assert done.exit_code == 2
-    assert words in done.stderr
-    assert "Traceback" not in done.output
-
-
-def test_ctrl_c_says_what_is_kept(monkeypatch):
-    def stop(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("finetti.coherence.measure_coherence", stop)
-    with one_interruption():
-        done = command("mesa", "--context-length", 6)
-    assert done.exit_code == 130
-    assert done.stderr.startswith(NOTHING_KEPT)
-    assert done.stderr.count("\n") == 1
 
 
 NOISY = """

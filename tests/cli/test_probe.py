@@ -134,46 +134,6 @@ def probe(*arguments):
     return CliRunner().invoke(app, ["probe", *map(str, arguments)])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("--sparsity", "9", "--context-length", "8"), "--sparsity 9 exceeds the shortest"),
-        (("--samples", "0"), "--samples must be at least 1"),
-        (("--samples", "50:20:10"), "Write FIRST:LAST:STEP with FIRST ≤ LAST"),
-        (("--samples", "ten"), "100,200,400"),
-        (("--context-length", "10;20"), "--context-length cannot read '10;20'"),
-        (("--function", "nand"), "and, or, parity, majority"),
-        (("--function", "x0 & ~x0"), "constant"),
-        (("--learner", "gpt"), "Unknown learner 'gpt'. Choose one of paper, "),
-        (("--learner", "./nothing.py:Net"), "nothing.py"),
-        (("--learner", "l1", "--learner", "l1"), "l1 twice"),
-        (("--learner", "l1", "--dropout", "none"), "Add --learner paper"),
-        (("--learner", "l1", "--online"), "trains by gradients"),
-        (("--online", "--samples", "10"), "--samples cannot be combined with --online"),
-        (("--level", "1.5"), "--level must lie between 0 and 1"),
-        (("--noise", "0.7"), "--noise must be in [0, 1/2)"),
-        (("--bit-probability", "0"), "--bit-probability must be in (0, 1)"),
-        (("--iterations", "15"), "--iterations must be a multiple of 10"),
-        (("--iterations", "500", "--learner", "tree"), "--iterations is for learners that"),
-        (("--learner", "paper", "--learner", "l1", "--iterations", "50"), "which 'l1' is not"),
-        (("--sparsity", "7"), "--success-accuracy must be above 0.992188"),
-        (("--batch-size", "5"), "--batch-size only applies to --online"),
-        (("--search", "--samples", "5,10,20"), "Give both"),
-        (("--workers", "2", "--cluster", "tcp://x:1"), "Give one"),
-        (("--time-limit", "0"), "time limit must be a positive number of seconds"),
-        (("--memory-limit", "-1"), "memory limit must be a positive number of gigabytes"),
-    ],
-)
-def test_wrong_calls_are_one_sentence_of_advice(tmp_path, monkeypatch, arguments, words):
-    monkeypatch.chdir(tmp_path)
-    result = probe(*arguments)
-    assert result.exit_code == 2, result.output
-    assert words in result.stderr
-    assert "Traceback" not in result.stderr
-    assert result.stdout == ""
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_dry_run_estimates_and_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = probe(*TINY, "--learner", "tree", "--dry-run", "--json")

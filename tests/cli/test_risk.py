@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 
-import pytest
 from typer.testing import CliRunner
 
 from finetti.cli.main import app
@@ -74,39 +73,6 @@ def test_a_study_ends_with_a_page(tmp_path):
     page = (tmp_path / "out" / "risk.html").read_text()
     assert "finetti risk --world beta-bernoulli --network ./mine.py:make --samples 6,9" in page
     assert "There is none for this network" in page
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("--world", "nope"), "Unknown world 'nope'. Choose one of beta-bernoulli, finite-a"),
-        (("--network", "nope"), "Choose one of attention, limited-attention, conditional-mean"),
-        (("--network", "./nothing.py:make"), "nothing.py"),
-        (("--samples", "ten"), "--samples cannot read 'ten'"),
-        (("--samples", "0"), "--samples must be at least 1"),
-        (("--option", "noise_variance=-1"), "must be a finite number > 0. Got -1 instead.\n"),
-        (
-            ("--option", "colour=3"),
-            "--option must name settings of linear-gaussian: key_dimension, val",
-        ),
-        (
-            ("--world", "sphere", "--option", "rotations=1"),
-            "--option must name settings of sphere: ",
-        ),
-        (("--option", "noise"), "Write NAME=VALUE"),
-        (("--learning-rate", "0"), "--learning-rate should be greater than 0"),
-        (("--time-limit", "0"), "time limit must be a positive number of seconds"),
-        (("--workers", "2", "--cluster", "tcp://x:1"), "Give one"),
-    ],
-)
-def test_wrong_calls_are_one_sentence_of_advice(tmp_path, monkeypatch, arguments, words):
-    monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(app, ["risk", *arguments])
-    assert result.exit_code == 2, result.output
-    assert words in result.stderr
-    assert "Traceback" not in result.stderr
-    assert result.stdout == ""
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_help_names_every_world():

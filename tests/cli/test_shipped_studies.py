@@ -24,11 +24,3 @@ def test_a_shipped_study_runs_by_its_name(tmp_path, monkeypatch):
     summary = pd.read_csv(io.StringIO(finetti("export", *study, "--summary").stdout))
     assert list(summary["done"]) == [2] * 4
     assert (summary["key_power_1.mean"] > 0).all()
-
-
-def test_an_unknown_name_is_refused_with_those_that_there_are(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    refused = finetti("run", "random_feature_target")
-    assert refused.exit_code == 2
-    assert "random_feature_targets" in refused.stderr
-    assert "layouts" not in refused.stderr  # the table of names of `finetti audit`

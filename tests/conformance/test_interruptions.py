@@ -1,4 +1,4 @@
-"""Ctrl-C in every command with a page: what has ended is shown, and the same command goes on."""
+"""Ctrl-C in any command: what has ended is kept and shown, and the same command goes on."""
 
 import json
 import os
@@ -8,6 +8,12 @@ import sys
 import time
 
 import pytest
+from typer.testing import CliRunner
+
+import checkpoints
+from finetti.cli.main import app
+from finetti.cli.output import AGAIN, NOTHING_KEPT
+from finetti.studies.interruption import one_interruption
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals are sent the POSIX way")
 
@@ -57,10 +63,21 @@ claims = tuple(Claim(f"E-eq-{number}", "≤", "S.", measure) for number in (1, 2
 finetti.claims.load_ledger = lambda: Ledger(claims)
 main()
 """
+STUDY = """
+kind = "mine.py:trial"
+[grid]
+n = [1, 2, 3]
+"""
+TRIAL = """
+def trial(seed, n):
+    pause()
+    return {"x": n}
+"""
 N_TRIALS = 3
 RISK = ("--world", "beta-bernoulli", "--network", "./mine.py:make", "--samples", "6,7,9")
 FEW = ("--context-length", "3", "--restarts", "1", "--iterations", "10", "--class-samples", "12")
 COMMANDS = {
+    "run": ("-m", "finetti", "run", "study.toml"),
     "probe": (
         *("-m", "finetti", "probe", "--workers", "1", "--learner", "./mine.py:Patient"),
         *("--sparsity", "1", "--context-length", "8", "--samples", "16,24,32", "--trials", "1"),
@@ -74,18 +91,26 @@ COMMANDS = {
 
 
 def start(folder, name):
-    command = [sys.executable, *COMMANDS[name], "--out", "out", "--json", "--quiet"]
+    out = () if name == "run" else ("--out", "out")
+    command = [sys.executable, *COMMANDS[name], *out, "--json", "--quiet"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(command, cwd=folder, **pipes)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:  # a shell lets its background jobs, these tests among them, ignore Ctrl-C
+        return subprocess.Popen(command, cwd=folder, **pipes)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def n_done(document):
-    return document["trials"]["done"] if "trials" in document else len(document["results"])
+    if "results" in document:
+        return len(document["results"])
+    return document["done"] if "done" in document else document["trials"]["done"]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_what_was_interrupted_is_shown_and_goes_on(name, tmp_path):
-    (tmp_path / "mine.py").write_text(PAUSE + MINE)
+    (tmp_path / "mine.py").write_text(PAUSE + (TRIAL if name == "run" else MINE))
+    (tmp_path / "study.toml").write_text(STUDY)
     (tmp_path / "ledger.py").write_text(PAUSE + LEDGER)
     begun, deadline = tmp_path / "begun", time.monotonic() + MAX_WAIT_SECONDS
     process = start(tmp_path, name)
@@ -93,17 +118,19 @@ def test_what_was_interrupted_is_shown_and_goes_on(name, tmp_path):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
+    # As schedulers of clusters end jobs, and as somebody at the keyboard.
+    process.send_signal(signal.SIGTERM if name == "run" else signal.SIGINT)
     out, err = process.communicate(timeout=MAX_WAIT_SECONDS)
     assert process.returncode == 130, err
     assert "Traceback" not in err
     stopped = json.loads(out)
-    assert stopped == json.loads((tmp_path / "out" / "results.json").read_text())
     assert stopped.get("interrupted", True) != stopped.get("complete", False)
     assert n_done(stopped) == 1
-    (page,) = (tmp_path / "out").glob("*.html")
+    if name != "run":
+        assert stopped == json.loads((tmp_path / "out" / "results.json").read_text())
+        (page,) = (tmp_path / "out").glob("*.html")
+        assert name == "reproduce" or "is not complete" in page.read_text()
     if name != "reproduce":
-        assert "is not complete" in page.read_text()
         assert "rerun the same command" in err
 
     (tmp_path / "go").touch()
@@ -113,3 +140,25 @@ def test_what_was_interrupted_is_shown_and_goes_on(name, tmp_path):
     assert n_done(json.loads(out)) == N_TRIALS
     # The first was not made again, and the second one was.
     assert len(begun.read_text()) == 2 + N_TRIALS - 1
+
+
+@pytest.mark.parametrize(
+    ("stopped", "arguments", "said"),
+    [
+        ("coherence.measure_coherence", "coherence mesa --context-length 6", NOTHING_KEPT),
+        ("audit.audit_run.walk_weights", "audit model --out out", NOTHING_KEPT),
+        ("display.pages.run_result.RunResult.write_page", "audit model --out out", AGAIN),
+    ],
+)
+def test_what_cannot_go_on_says_so(tmp_path, monkeypatch, stopped, arguments, said):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    arrays, config, _ = checkpoints.synthetic("bert")
+    checkpoints.write(tmp_path / "model", arrays, config)
+    monkeypatch.setattr(f"finetti.{stopped}", stop)
+    with one_interruption():
+        done = CliRunner().invoke(app, arguments.split())
+    assert (done.exit_code, done.stderr.count("\n")) == (130, 1)
+    assert done.stderr.startswith(said)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from browser import needs_browser, open_browser
+from browser import console, needs_browser, open_browser, show
 from finetti.probe.probe_experiment import ProbeExperiment
 from finetti.probe.probe_page import ProbeResult, _critical
 from finetti.probe.probe_result import REASONS
@@ -299,11 +299,11 @@ def test_the_page_draws_its_charts_in_a_browser(page, tmp_path):
     file.write_text(page)
     figures = "[...document.querySelectorAll('figure')]"
     with open_browser() as browser:
-        shown = browser.show(file)
-        assert shown.run(f"{figures}.length") == 10
+        shown = show(browser, file)
+        assert shown.evaluate(f"{figures}.length") == 10
         for index in range(10):
-            shown.run(f"{figures}[{index}].scrollIntoView({{behavior: 'instant'}})")
-            shown.wait(
+            shown.evaluate(f"{figures}[{index}].scrollIntoView({{behavior: 'instant'}})")
+            shown.wait_for_function(
                 f"{figures}[{index}].querySelectorAll('.mark-line path, .mark-rect path').length"
             )
-        assert shown.console == []
+        assert console(shown) == []

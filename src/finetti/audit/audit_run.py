@@ -11,10 +11,10 @@ from finetti.audit.capacity.capacity_rows import measure_capacity
 from finetti.audit.checkpoint import Checkpoint, open_checkpoint
 from finetti.audit.compare.audit_comparison import compare_audits
 from finetti.audit.compare.gap_correlation import correlate_gaps, match_gaps, read_gaps
-from finetti.audit.compare.weight_changes import Comparison
-from finetti.audit.measures.checkpoint_audit import Measurement
+from finetti.audit.compare.weight_changes import WeightComparison
+from finetti.audit.measures.checkpoint_audit import CheckpointMeasurement
 from finetti.audit.measures.measurements import Audit
-from finetti.audit.measures.weight_readings import OnProgress, Reading, walk_weights
+from finetti.audit.measures.weight_readings import OnProgress, WeightReading, walk_weights
 from finetti.bounds.sample import Sample
 from finetti.core.arguments import as_positive
 from finetti.core.errors import InputError
@@ -36,7 +36,7 @@ def audit_checkpoint(
     gaps: str | Path | None = None,
     quiet: bool = False,
 ) -> AuditReport:
-    """The norms of checkpoints, and what bounds make of them: ``finetti audit`` in Python.
+    """Return the norms of checkpoints, and what bounds make of them: ``finetti audit`` in Python.
 
     The report prints its tables, writes its page (``report.write_page("audit")``) and has all
     numbers (``report.to_dict()``). What does not fit is refused before anything is measured.
@@ -100,11 +100,11 @@ def _examine(
     """Return all that is known of a checkpoint, and the norms of its base, measured if ``before``
     does not have them; every weight of both is read once."""
     base = checkpoint.base
-    mine = Measurement(checkpoint)
-    others = Measurement(base) if base is not None and before is None else None
-    comparison = None if base is None else Comparison(checkpoint)
+    mine = CheckpointMeasurement(checkpoint)
+    others = CheckpointMeasurement(base) if base is not None and before is None else None
+    comparison = None if base is None else WeightComparison(checkpoint)
 
-    def take(new: Reading, old: Reading | None) -> None:
+    def take(new: WeightReading, old: WeightReading | None) -> None:
         mine.add(new)
         if others is not None and old is not None:
             others.add(old)

@@ -17,7 +17,7 @@ from finetti.studies.source_code import (
     SourceSnapshot,
     defined_names,
     find_source,
-    installed_versions,
+    installed_version,
     load_object,
 )
 
@@ -140,11 +140,8 @@ def _installed_version(reference: str) -> str | None:
     package = place.partition(".")[0]
     if place.endswith(".py") or package == PACKAGE or not package.isidentifier():
         return None
-    match installed_versions([package]):
-        case [[_, str(version)]]:
-            return f"{package} {version}"
-        case _:
-            return None
+    version = installed_version(package)
+    return version and f"{package} {version}"
 
 
 def _kind(thing: Any) -> str:

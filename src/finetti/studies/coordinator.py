@@ -206,7 +206,7 @@ class Coordinator:
                     self.handle_report(report)
                 if time.monotonic() - self.committed >= COMMIT_SECONDS:
                     self._commit()
-                self._tell()
+            self._tell()
         finally:
             self._commit()
             if self.running:
@@ -214,7 +214,7 @@ class Coordinator:
 
     def _next(self, waiting: WaitingTrials) -> Task | None:
         """The next task; None if there is none, or if it has to wait for others to end."""
-        if any(task.alone for task in self.running):
+        if len(self.running) == 1 and next(iter(self.running)).alone:
             return None
         if self.retries:
             return None if self.retries[0].alone and self.running else self.retries.popleft()
@@ -231,9 +231,9 @@ class Coordinator:
             self._keep(outcome, provenance)
         if report.outcomes:
             self.known_shapes.add(task.shape)
-        came = {outcome.trial_id for outcome in report.outcomes}
-        rest = tuple(trial for trial in task.trials if trial.id not in came)
-        if rest:
+        if len(report.outcomes) < len(task.trials):
+            came = {outcome.trial_id for outcome in report.outcomes}
+            rest = tuple(trial for trial in task.trials if trial.id not in came)
             failure = report.failure or Failure(FailureReason.LOST, "The worker left trials out.")
             self.retry_or_fail(replace(task, trials=rest), failure, provenance)
 
@@ -261,7 +261,7 @@ class Coordinator:
 
     def _keep(self, outcome: Outcome, provenance: dict[str, Any]) -> None:
         number, replicate = self.plan.trial_positions[outcome.trial_id]
-        outcome = replace(outcome, provenance={**provenance, **self.extra})
+        outcome.provenance.update({**provenance, **self.extra})
         self.rows.append(Row(self.plan.cells[number], replicate, outcome))
         self.stored += 1
         self.failures += outcome.state != DONE

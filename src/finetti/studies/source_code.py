@@ -11,7 +11,7 @@ import os
 import site
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -199,41 +199,25 @@ def _files(name: str, root: Path) -> list[tuple[str, Path]]:
     return files
 
 
-def installed_versions(names: Iterable[str]) -> list[list[str | None]] | None:
-    """Name and version of each top-level package; None if one of them is not an installed one.
+def installed_version(package: str) -> str | None:
+    """Return the version of an installed package; None for what may change without changing it.
 
-    The standard library goes without saying: its version is that of Python. A package on
-    ``PYTHONPATH``, or installed as a link to its source, can change without changing its version.
-
-    >>> installed_versions(["math", "json"])
-    []
+    That is a package on ``PYTHONPATH`` or installed as a link to its source, and what is none.
     """
-    found: list[list[str | None]] = []
+    try:
+        spec = importlib.util.find_spec(package)
+    except (ImportError, ValueError):
+        return None  # half loaded, or a name that no module can have
     places = [*map(sysconfig.get_path, ("purelib", "platlib")), *site.getsitepackages()]
     folders = {Path(place).resolve() for place in (*places, site.getusersitepackages())}
-    for name in names:
-        if name in sys.stdlib_module_names:
-            continue
-        try:
-            spec = importlib.util.find_spec(name)
-        except (ImportError, ValueError):
-            return None  # half loaded, or a name that no module can have
-        version = None
-        if spec is not None:
-            above = Path(spec.origin).resolve().parents if spec.origin else ()
-            version = _version_of(name) if folders.intersection(above) else None
-            if version is None:
-                return None
-        found.append([name, version])
-    return found
-
-
-def _version_of(name: str) -> str | None:
+    above = Path(spec.origin).resolve().parents if spec and spec.origin else ()
+    if not folders.intersection(above):
+        return None
     try:
-        return metadata.version(name)
+        return metadata.version(package)
     except metadata.PackageNotFoundError:
         # Some packages are installed under another name, which takes longer to find.
-        owners = metadata.packages_distributions().get(name, [])
+        owners = metadata.packages_distributions().get(package, [])
         return " ".join(f"{owner} {metadata.version(owner)}" for owner in owners) or None
 
 

@@ -1,14 +1,14 @@
 """Kinds of trials: what a study repeats, and the parameters that it takes."""
 
+import contextlib
 import copy
-import dataclasses
+import functools
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
-from pydantic.fields import FieldInfo
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from finetti.core.errors import InputError, UnsupportedError
@@ -86,9 +86,8 @@ def resolve_with(model: type[BaseModel] | None, params: Mapping[str, Any]) -> di
         check_name(model, name)
     if model is None:
         return {}
-    found = _validated(model, params)
-    _no_unknown(params, found, "")
-    resolved = _dumped(found)
+    resolved = _dumped(_validated(model, params))
+    _no_unknown(params, resolved)
     # What workers make of the plain data must be what was meant here.
     again = _dumped(_restored(model, resolved))
     for name in resolved:
@@ -106,36 +105,37 @@ def deliver_with(model: type[BaseModel] | None, params: Mapping[str, Any]) -> di
     if model is None:
         return copy.deepcopy(dict(params))
     found = _restored(model, params)
-    values = {
-        field.alias or name: getattr(found, name)
-        for name, field in type(found).model_fields.items()
-    }
+    values = {name: getattr(found, field) for name, field in _names(model).items()}
     return {**values, **(found.model_extra or {})}
 
 
-def _names(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    return {field.alias or name: field for name, field in model.model_fields.items()}
+@functools.cache
+def _names(model: type[BaseModel]) -> dict[str, str]:
+    """The names of the parameters, each with that of its field."""
+    return {field.alias or name: name for name, field in model.model_fields.items()}
 
 
 def _restored(model: type[BaseModel], params: Mapping[str, Any]) -> BaseModel:
     # Python does not check defaults (`width: int = None`), so they are taken as they stand.
-    fields = _names(model)
+    defaults = _defaults(model)
     given = {
         name: value
         for name, value in params.items()
-        if name not in fields or not _is_default(fields[name], value)
+        if name not in defaults or canonical_json(value) != defaults[name]
     }
     return _validated(model, given)
 
 
-def _is_default(field: FieldInfo, value: Any) -> bool:
-    if field.is_required() or field.default_factory is not None:
-        return False
-    default = to_jsonable_python(field.default, fallback=repr)
-    try:
-        return canonical_json(default) == canonical_json(value)
-    except (TypeError, ValueError):
-        return False  # infinite, for example: refused elsewhere, by its path
+@functools.cache
+def _defaults(model: type[BaseModel]) -> dict[str, str]:
+    """The defaults as JSON, where they can be written so; others are refused by their path."""
+    found = {}
+    for name, field in _names(model).items():
+        info = model.model_fields[field]
+        if not info.is_required() and info.default_factory is None:
+            with contextlib.suppress(TypeError, ValueError):
+                found[name] = canonical_json(to_jsonable_python(info.default, fallback=repr))
+    return found
 
 
 def _validated(model: type[BaseModel], params: Mapping[str, Any]) -> BaseModel:
@@ -170,36 +170,19 @@ def _dumped(found: BaseModel) -> dict[str, Any]:
     return content
 
 
-def _no_unknown(given: Any, found: Any, path: str) -> None:
-    """Refuse names that a model inside of the parameters would silently leave out."""
-    if isinstance(given, Mapping):
-        inner = _parts(found)
+def _no_unknown(given: Any, resolved: Any, path: str = "") -> None:
+    """Refuse names that a model inside of the parameters has silently left out."""
+    if isinstance(given, Mapping) and isinstance(resolved, Mapping):
         for name, value in given.items():
-            if inner is None:
-                return
             place = f"{path}.{name}".lstrip(".")
-            if name not in inner:
+            if name not in resolved:
                 first, _, rest = place.partition(".")
-                known = ", ".join(sorted(inner)) or "none"
+                known = ", ".join(sorted(resolved)) or "none"
                 raise ParameterError(first, f"has no {rest!r}. Known there: {known}")
-            _no_unknown(value, inner[name], place)
-    elif isinstance(given, list) and isinstance(found, list | tuple) and len(given) == len(found):
-        for index, (value, inside) in enumerate(zip(given, found, strict=True)):
+            _no_unknown(value, resolved[name], place)
+    elif isinstance(given, list) and isinstance(resolved, list) and len(given) == len(resolved):
+        for index, (value, inside) in enumerate(zip(given, resolved, strict=True)):
             _no_unknown(value, inside, f"{path}.{index}")
-
-
-def _parts(found: Any) -> dict[str, Any] | None:
-    """What a validated value holds by name; None if it holds nothing by name."""
-    if isinstance(found, BaseModel):
-        own = {}
-        for name, field in type(found).model_fields.items():
-            value = getattr(found, name)
-            aliases = (name, field.alias, field.validation_alias)
-            own |= {each: value for each in aliases if isinstance(each, str)}
-        return {**own, **(found.model_extra or {})}
-    if dataclasses.is_dataclass(found) and not isinstance(found, type):
-        return {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
-    return dict(found) if isinstance(found, Mapping) else None
 
 
 class StudyKind(ABC):

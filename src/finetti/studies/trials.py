@@ -16,6 +16,9 @@ from finetti.core.numerics.random_keys import seed_of
 # Python refuses to write whole numbers of more than 4300 digits.
 MAX_INTEGER_DIGITS = 4000
 INTEGER_LIMIT = 10**MAX_INTEGER_DIGITS
+CANONICAL = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+)
 
 
 def canonical_json(content: Any) -> str:
@@ -24,9 +27,7 @@ def canonical_json(content: Any) -> str:
     >>> canonical_json({"b": 1, "a": [True, 0.5]})
     '{"a":[true,0.5],"b":1}'
     """
-    return json.dumps(
-        content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    )
+    return CANONICAL.encode(content)
 
 
 def digest(text: str) -> bytes:
@@ -150,6 +151,7 @@ class Cell:
 DONE, FAILED = "done", "failed"
 MAX_ERROR_CHARACTERS = 8000
 MAX_METRIC_CHARACTERS = 64_000
+PLAIN_TYPES = {bool, int, float, str}
 
 
 @dataclass(frozen=True)
@@ -218,8 +220,10 @@ def outcome_of(trial_id: str, returned: Any, seconds: float) -> Outcome:
         metrics, trace = _metrics(result.metrics), _trace(result.trace)
     except _UnusableError as error:
         return failed(trial_id, str(error), seconds=seconds)
-    # As other processes and the store know it: an enumeration that is an int is that int.
-    told = json.loads(json.dumps([metrics, trace or None, plain(result.record, "record")]))
+    told = [metrics, trace or None, plain(result.record, "record")]
+    if told[1:] != [None, None] or not {*map(type, metrics.values())} <= PLAIN_TYPES:
+        # As other processes and the store know it: an enumeration that is an int is that int.
+        told = json.loads(json.dumps(told))
     return Outcome(trial_id, DONE, *told, seconds=seconds, finished=time.time())
 
 

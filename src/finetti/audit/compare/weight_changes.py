@@ -17,7 +17,7 @@ from finetti.audit.measures.matrix_norms import (
     measure_product,
     measure_spectrum,
 )
-from finetti.audit.measures.weight_readings import OnProgress, Reading, walk_weights
+from finetti.audit.measures.weight_readings import OnProgress, WeightReading, walk_weights
 from finetti.audit.readers.number_formats import unit_roundoff
 from finetti.audit.readers.stored_tensor import StoredTensor, tensor_by_name
 from finetti.core.errors import bad_argument
@@ -62,7 +62,7 @@ class CheckpointChanges(Displayable):
 
     @property
     def moved(self) -> tuple[MatrixChange, ...]:
-        """The matrices in which any number differs, those that moved most first."""
+        """Return the matrices in which any number differs, those that moved most first."""
         found = [each for each in self.matrices if each.delta is not None]
         return tuple(sorted(found, key=_relative_change, reverse=True))
 
@@ -86,7 +86,7 @@ class CheckpointChanges(Displayable):
 
     @property
     def note(self) -> str:
-        """What else moved; empty if nothing did."""
+        """Return what else moved; empty if nothing did."""
         if not self.elsewhere:
             return ""
         names = ", ".join(self.elsewhere)
@@ -118,12 +118,12 @@ def compare_checkpoints(
     >>> [(each.role, each.rank) for each in compare_checkpoints(tuned).moved]
     [('output', 1)]
     """
-    comparison = Comparison(checkpoint)
+    comparison = WeightComparison(checkpoint)
     walk_weights(checkpoint, comparison.add, with_base=True, on_progress=on_progress)
     return comparison.changes()
 
 
-class Comparison:
+class WeightComparison:
     """How far the weights that were read so far moved from those of the base."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
@@ -137,7 +137,7 @@ class Comparison:
         self.matrices: list[MatrixChange] = []
         self.deltas: dict[Place, WeightDelta] = {}
 
-    def add(self, mine: Reading, base: Reading | None) -> None:
+    def add(self, mine: WeightReading, base: WeightReading | None) -> None:
         """Compare what was read."""
         assert base is not None
         if mine.part == "tables":
@@ -200,9 +200,9 @@ class Comparison:
 
 def _rank_before_rounding(rank: int, delta: MatrixMeasures) -> int | None:
     """The rank of Δ up to rounding, where factors of that rank would have fewer numbers than Δ."""
-    rank = max(1, rank)
-    fewer = rank * (delta.rows + delta.columns) < delta.rows * delta.columns
-    return rank if fewer and rank < delta.rank else None
+    low = max(1, rank)
+    fewer = low * (delta.rows + delta.columns) < delta.rows * delta.columns
+    return low if fewer and low < delta.rank else None
 
 
 def _unmapped_changes(checkpoint: Checkpoint, base: Checkpoint) -> Iterator[str]:

@@ -16,7 +16,7 @@ from finetti.audit.measures.measurements import (
     LayerMeasures,
     OuterMeasures,
 )
-from finetti.audit.measures.weight_readings import OnProgress, Reading, walk_weights
+from finetti.audit.measures.weight_readings import OnProgress, WeightReading, walk_weights
 from finetti.core.numerics.extremes import largest_of
 
 Array = NDArray[np.float64]
@@ -37,12 +37,12 @@ def measure_checkpoint(checkpoint: Checkpoint, *, on_progress: OnProgress | None
     >>> found.layout, len(found.layers[0].heads), found.layers[0].heads[0].query_key.rank
     ('torch', 2, 2)
     """
-    measurement = Measurement(checkpoint)
+    measurement = CheckpointMeasurement(checkpoint)
     walk_weights(checkpoint, lambda mine, base: measurement.add(mine), on_progress=on_progress)
     return measurement.audit()
 
 
-class Measurement:
+class CheckpointMeasurement:
     """What was measured of a checkpoint so far."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
@@ -52,7 +52,7 @@ class Measurement:
         self.tables: dict[str, dict[str, float]] = {}
         self.differ: set[str] = set()  # embeddings that are not the unembedding
 
-    def add(self, reading: Reading) -> None:
+    def add(self, reading: WeightReading) -> None:
         """Measure what was read."""
         if reading.part == "vectors":
             self.layers.append(_Layer(self.checkpoint, reading.label, reading.weights))
@@ -209,7 +209,7 @@ def _measure_outer(weights: dict[str, Array]) -> dict[str, OuterMeasures]:
 
 
 def _length(vector: Array) -> float:
-    """The Euclidean length, of numbers of any size."""
+    """Return the Euclidean length, of numbers of any size."""
     return math.hypot(*vector.tolist())
 
 

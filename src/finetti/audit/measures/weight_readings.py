@@ -24,7 +24,7 @@ Part = Literal["vectors", "matrices", "outer", "tables"]
 
 
 @dataclass(frozen=True)
-class Reading:
+class WeightReading:
     """Weights that are in memory now, by role.
 
     Of a layer (``label``) either all vectors or, after them, some matrices as (outputs, inputs);
@@ -37,7 +37,7 @@ class Reading:
     weights: dict[str, NDArray[np.float64]]
 
 
-Take = Callable[[Reading, Reading | None], None]
+Take = Callable[[WeightReading, WeightReading | None], None]
 
 
 def walk_weights(
@@ -118,7 +118,10 @@ class _Walk:
             for role, values in (*new.items(), *old.items()):
                 layer.check_trained(role, values)
         label = "" if layer is None else layer.label
-        self.take(Reading(label, part, new), None if base is None else Reading(label, part, old))
+        self.take(
+            WeightReading(label, part, new),
+            None if base is None else WeightReading(label, part, old),
+        )
 
     def tables(self) -> None:
         """Tables of one shape in step, so that tied ones are compared while they are read."""
@@ -135,8 +138,8 @@ class _Walk:
                     {name: blocks[id(each)] for name, each in tables.items() if id(each) in blocks}
                     for tables in (mine, base)
                 )
-                before = None if self.base is None else Reading("", "tables", old)
-                self.take(Reading("", "tables", new), before)
+                before = None if self.base is None else WeightReading("", "tables", old)
+                self.take(WeightReading("", "tables", new), before)
 
 
 def _tables(checkpoint: Checkpoint) -> dict[str, StoredTensor]:

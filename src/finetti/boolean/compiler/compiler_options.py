@@ -7,12 +7,12 @@ import numpy as np
 
 from finetti.boolean.embeddings import EMBEDDINGS, find_embedding
 from finetti.boolean.embeddings.token_embedding import Embedding
+from finetti.boolean.embeddings.weight_range import MAX_BYTES
 from finetti.boolean.language.rule import BooleanFunction
 from finetti.core.errors import InputError
 from finetti.display.formatting import format_bytes, plural
 
 BASES = ("orthonormal", "random")
-MAX_BYTES = 2**31  # of anything that is made of a rule
 GATES_ADVICE = "build it from gates with `gates=True`"
 
 

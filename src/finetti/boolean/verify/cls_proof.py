@@ -43,7 +43,7 @@ from finetti.boolean.verify.interval_bound import distance, output_bounds, proof
 from finetti.boolean.verify.norm_bounds import head_covering, head_norm_rows, lookup_norms
 from finetti.bounds.value import BoundValue
 from finetti.core.errors import UnsupportedError
-from finetti.core.linalg.matrix_norms import frobenius
+from finetti.core.linalg.norms import frobenius
 from finetti.core.numerics.extremes import largest_of
 from finetti.core.numerics.random_keys import generator
 from finetti.display.formatting import plural

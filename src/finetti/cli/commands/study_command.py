@@ -1,6 +1,7 @@
 """``finetti run``, ``status``, ``export`` and ``merge``: a study, its store, and its results."""
 
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -52,6 +53,13 @@ Wait = Annotated[
 ]
 
 
+class WhereTrialsRun(StrEnum):
+    """The executors of this machine."""
+
+    LOCAL = "local"
+    INLINE = "inline"
+
+
 def run(
     spec: Annotated[
         Path, typer.Argument(metavar="STUDY", help="A study.toml, or the name of a bundled study.")
@@ -59,11 +67,8 @@ def run(
     dry_run: DryRun = False,
     retry_failed: RetryFailed = False,
     executor: Annotated[
-        str,
-        typer.Option(
-            metavar="local|inline", help="Run trials in child processes, or in this process."
-        ),
-    ] = "local",
+        WhereTrialsRun, typer.Option(help="Run trials in child processes, or in this process.")
+    ] = WhereTrialsRun.LOCAL,
     workers: Workers = None,
     cluster: Cluster = None,
     store: StoreFile = None,

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import pickle
 import select
 import signal
 import subprocess
@@ -85,7 +86,7 @@ class ChildProcess:
     def _send(self, message: Any) -> None:
         # A child that has ended says why in the next poll.
         with contextlib.suppress(ConnectionError):
-            self.connection.send(message)
+            self.connection.send_bytes(pickle.dumps(message))
 
     def submit(self, task: Task) -> None:
         """Work on a task after those that it has."""

@@ -47,7 +47,11 @@ class LocalExecutor(Executor):
             if len(child.tasks) >= child.capacity:
                 break
             child.submit(self.queue.popleft())
-        return poll_children(self.children, timeout)
+        found = poll_children(self.children, timeout)
+        # What else is there already comes along, so that all of it is handled at once.
+        while found and (more := poll_children(self.children, 0.0)):
+            found += more
+        return found
 
     def cancel(self) -> None:
         """End the children that are at work."""

@@ -7,6 +7,7 @@ started; only what a trial puts into a group of its own lives on.
 
 import faulthandler
 import os
+import pickle
 import select
 import signal
 import socket
@@ -126,7 +127,7 @@ def serve() -> None:
         reply = worker.run(above.recv())
         if os.getpid() != owner:
             os._exit(1)  # a copy of this process that a trial has forked and not ended
-        above.send(reply)
+        above.send_bytes(pickle.dumps(reply))
         sys.stdout.flush()
 
 

@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from finetti.core.errors import bad_argument
 from finetti.studies.store.store_errors import (
@@ -20,6 +21,7 @@ from finetti.studies.trials import DONE, canonical_json
 MAX_CHECKED_BYTES = 100e6  # reading all of a larger file takes longer than starting should
 PLACES = ", ".join("?" for _ in COLUMNS.split(","))
 INSERT = f"INSERT INTO trials ({COLUMNS}) VALUES ({PLACES})"
+ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 UPDATE = f"UPDATE trials SET ({COLUMNS}) = ({PLACES}) WHERE id = ?"
 
 
@@ -64,6 +66,7 @@ class Store:
                 self.states = self.reader.states()  # raises unless all rows are there and whole
                 self.totals = self.reader.totals()
                 self.numbers = {"cell": self.reader.cells(), "provenance": dict[str, int]()}
+                self.made_by: tuple[dict[str, Any], str] = {}, "{}"
         except BaseException:
             if hasattr(self, "connection"):
                 self.connection.close()
@@ -92,38 +95,46 @@ class Store:
 
         The attempts of a trial that had failed are added up.
         """
+        states: dict[str, str] = {}
         numbers = {table: dict(known) for table, known in self.numbers.items()}
+        added: list[bytes] = []
+        removed: list[bytes] = []
         with sqlite_errors_as_sentences(self.path), self.connection:  # commits, or rolls back
             self.connection.execute("BEGIN IMMEDIATE")
-            added, removed, count = [], [], 0
             for row in rows:
-                checksum, before = self._put(row, numbers)
-                added += checksum
-                removed += before
-                count += len(checksum) - len(before)
-            totals = self.totals.plus(count, added, removed)
+                trial_id = row.outcome.trial_id
+                known = states.get(trial_id, self.states.get(trial_id))
+                if known != DONE:
+                    self._put(row, known is not None, numbers, added, removed)
+                    states[trial_id] = row.outcome.state
+            totals = self.totals.plus(len(added) - len(removed), added, removed)
             self.connection.execute(
                 "UPDATE totals SET trials = ?, checksum = ?", (totals.trials, totals.checksum)
             )
         self.totals, self.numbers = totals, numbers
-        for row in rows:
-            if self.states.get(row.outcome.trial_id) != DONE:
-                self.states[row.outcome.trial_id] = row.outcome.state
+        self.states |= states
         self._check_place()  # before anything more is computed for a file that is gone
 
-    def _put(self, row: Row, numbers: dict[str, dict[str, int]]) -> tuple[list[bytes], list[bytes]]:
-        """Write a row; its checksum, and that of the row in whose place it stands."""
+    def _put(
+        self,
+        row: Row,
+        failed_before: bool,
+        numbers: dict[str, dict[str, int]],
+        added: list[bytes],
+        removed: list[bytes],
+    ) -> None:
+        """Write a row, and note its checksum and that of the row in whose place it stands."""
         outcome, attempts, repeats = row.outcome, row.attempts, row.repeats
         key = bytes.fromhex(outcome.trial_id)
-        before = self.connection.execute(
-            "SELECT state, error, attempts, repeats, checksum FROM trials WHERE id = ?", (key,)
-        ).fetchone()
-        if before is not None:
-            if before[0] == DONE:
-                return [], []
-            attempts += before[2]
-            repeats += before[3] if before[1] == outcome.error else 0
-        cell, made_by = row.cell.content, canonical_json(outcome.provenance)
+        if failed_before:
+            ask = "SELECT error, attempts, repeats, checksum FROM trials WHERE id = ?"
+            error, *counts, checksum = self.connection.execute(ask, (key,)).fetchone()
+            attempts += counts[0]
+            repeats += counts[1] if error == outcome.error else 0
+            removed.append(checksum)
+        if outcome.provenance != self.made_by[0]:  # most are those of the row before
+            self.made_by = outcome.provenance, canonical_json(outcome.provenance)
+        cell, made_by = row.cell.content, self.made_by[1]
         own = [
             row.replicate,
             outcome.state,
@@ -136,16 +147,14 @@ class Store:
             round(float(outcome.finished), 3),
         ]
         checksum = row_checksum([outcome.trial_id, cell, *own, made_by, attempts, repeats])
-        assert checksum is not None
-        places = [
-            self._number(*each, numbers) for each in (("cell", cell), ("provenance", made_by))
-        ]
-        values = (key, places[0], *own, places[1], attempts, repeats, checksum)
-        if before is None:
+        added.append(checksum)
+        cell_number = self._number("cell", cell, numbers)
+        provenance = self._number("provenance", made_by, numbers)
+        values = (key, cell_number, *own, provenance, attempts, repeats, checksum)
+        if failed_before:
+            self.connection.execute(UPDATE, (*values, key))
+        else:
             self.connection.execute(INSERT, values)
-            return [checksum], []
-        self.connection.execute(UPDATE, (*values, key))
-        return [checksum], [before[4]]
 
     def _number(self, table: str, content: str, numbers: dict[str, dict[str, int]]) -> int:
         """The number of a cell or a provenance, whose ``content`` is stored once."""
@@ -181,4 +190,4 @@ def _text(content: object) -> str | None:
     """JSON that may hold Infinity (and NaN in a trace), as Python reads it back."""
     if content is None:
         return None
-    return json.dumps(content, separators=(",", ":"), ensure_ascii=False)
+    return ENCODER.encode(content)
