@@ -218,7 +218,7 @@ def _answers(module: Any) -> bool:
     """Whether what is defined in ``module`` gives answers to claims."""
     if not isinstance(module, str) or not module.startswith("finetti."):
         return False
-    return module == "finetti.core.linalg.matrix_norms" or not module.startswith(SPARED)
+    return module == "finetti.core.linalg.norms" or not module.startswith(SPARED)
 
 
 def _name(function: Any) -> str | None:

@@ -85,11 +85,11 @@ def test_a_circle_would_be_seen(tmp_path):
     assert "finetti.attention.modules.attention_module" in from_stub
     file = tmp_path / "module.py"
     file.write_text(
-        "if TYPE_CHECKING:\n    import finetti.core.linalg.matrix_norms\n"
+        "if TYPE_CHECKING:\n    import finetti.core.linalg.norms\n"
         "def f():\n    from ..core import files, InputError\n    from .kernel import Kernel\n"
     )
     expected = {
-        "finetti.core.linalg.matrix_norms",
+        "finetti.core.linalg.norms",
         "finetti.core.files",
         "finetti.core",
         "finetti.kernels.kernel",

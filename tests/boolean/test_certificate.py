@@ -159,21 +159,3 @@ def test_the_margin_is_the_one_asked_for(rule, embedding, margin):
     assert certificate.holds
     assert certificate.to_dict()["asked_margin"] == margin
     assert not replace(certificate, asked_margin=2 * certificate.margin).holds
-
-
-def test_one_of_a_thing_is_written_so():
-    shown = str(compile_rule("x0", 1))
-    assert "over 1 bit," in shown
-    assert "1 head," in shown
-    for rule, length in (("x0", 1), ("x0 & x1", 2), ("1", 1)):
-        for text in (str(compile_rule(rule, length)), str(compile_rule(rule, length).explain())):
-            assert not re.search(r"(?<!\^)\b1 (bits|heads|blocks|inputs|others)\b", text)
-    with pytest.raises(InputError, match="outside the context of 1 bit, x0"):
-        compile_rule("x1", 1)
-
-
-def test_what_is_shown_in_a_list_is_short():
-    compiled = compile_rule("x3 & (x7 | ~x9)", 12)
-    for shown in (compiled, compiled.certificate, compiled.check):
-        assert len(repr(shown)) < 120
-    assert repr(compiled).startswith("<Compiled of 'x3 & (x7 | ~x9)' over 12 bits: 1 block, 3")

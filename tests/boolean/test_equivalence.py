@@ -1,4 +1,6 @@
-"""Interpreter ≡ NumPy forward ≡ Equinox forward ≡ loaded file."""
+"""Rules at [CLS] and of gates: interpreter ≡ NumPy forward ≡ Equinox forward ≡ loaded file."""
+
+from itertools import product
 
 import equinox as eqx
 import jax
@@ -15,45 +17,66 @@ from finetti.boolean.embeddings import EMBEDDINGS
 from finetti.boolean.language.rule import all_bits
 from finetti.core.errors import InputError
 
-T = 6
+T = 7
 BITS = all_bits(T)
 
 
-def expressions(depth=3):
-    variable = st.integers(0, T - 1).map(lambda i: f"x{i}")
-
+def expressions():
     def wider(inner):
-        pair = st.tuples(inner, st.sampled_from("&|^"), inner)
+        several = st.lists(inner, min_size=2, max_size=4)
         return st.one_of(
-            pair.map(lambda p: f"({p[0]} {p[1]} {p[2]})"),
+            st.tuples(st.sampled_from("&|^"), several).map(lambda p: f"({f' {p[0]} '.join(p[1])})"),
             inner.map(lambda e: f"~{e}"),
-            st.lists(inner, min_size=3, max_size=3).map(lambda e: f"maj({', '.join(e)})"),
+            several.map(lambda e: f"maj({', '.join(e)})"),
+            st.tuples(st.integers(0, 4), several).map(
+                lambda p: f"atleast({p[0]}; {', '.join(p[1])})"
+            ),
+            st.tuples(st.integers(0, 4), several).map(
+                lambda p: f"exactly({p[0]}; {', '.join(p[1])})"
+            ),
         )
 
-    return st.recursive(st.one_of(variable, st.sampled_from(["0", "1"])), wider, max_leaves=6)
+    leaf = st.one_of(st.integers(0, T - 1).map(lambda i: f"x{i}"), st.sampled_from(["0", "1"]))
+    return st.recursive(leaf, wider, max_leaves=12)
 
 
-@settings(max_examples=60)
-@given(expressions(), st.sampled_from(EMBEDDINGS), st.sampled_from(BASES))
-def test_network_and_file_are_the_rule(tmp_path, text, embedding, basis):
-    rule = parse(text)
-    compiled = compile_rule(rule, T, embedding, basis)
-    wanted = rule(BITS)
+KINDS = [*product(EMBEDDINGS, BASES, [False]), *product(EMBEDDINGS[:2], BASES, [True])]
+
+
+def compiled_or_constant(text, kind):
+    embedding, basis, gates = kind
+    try:
+        return compile_rule(text, T, embedding, basis, gates=gates)
+    except InputError:
+        assert gates
+        assert not np.ptp(parse(text)(BITS))  # a constant has no gates
+        return None
+
+
+@settings(max_examples=100)
+@given(expressions(), st.sampled_from(KINDS))
+def test_network_and_file_are_the_rule(tmp_path, text, kind):
+    compiled, wanted = compiled_or_constant(text, kind), parse(text)(BITS)
+    if compiled is None:
+        return
     np.testing.assert_allclose(compiled.predict(BITS), wanted, atol=1e-12)
-    np.testing.assert_allclose(compiled.predict(BITS, np.float32), wanted, atol=1e-5)
+    np.testing.assert_allclose(compiled.predict(BITS, np.float32), wanted, atol=1e-4)
     loaded = load(compiled.save(tmp_path / "rule.safetensors"))
     np.testing.assert_allclose(loaded.predict(BITS), wanted, atol=1e-12)
-    assert str(loaded.function) == str(rule)
+    assert str(loaded.function) == str(parse(text))
     assert loaded.certificate.holds
+    assert loaded.certificate.margin >= 1
+    if kind[2]:  # rounding is in the bound
+        assert loaded.check.error64 <= loaded.check.error_bound < 1e-9
 
 
-@settings(max_examples=5)
-@given(expressions(), st.sampled_from(EMBEDDINGS), st.sampled_from(BASES))
-def test_the_module_is_the_rule(text, embedding, basis):
-    compiled = compile_rule(text, T, embedding, basis)
-    module = compiled.module()
-    found = eqx.filter_jit(module)(jnp.asarray(BITS))
-    np.testing.assert_allclose(found, compiled.function(BITS), atol=1e-12)
+@settings(max_examples=8)
+@given(expressions(), st.sampled_from(KINDS))
+def test_the_module_is_the_rule(text, kind):
+    compiled = compiled_or_constant(text, kind)
+    if compiled is not None:
+        found = eqx.filter_jit(compiled.module())(jnp.asarray(BITS))
+        np.testing.assert_allclose(found, parse(text)(BITS), atol=1e-12)
 
 
 def test_the_module_is_an_ordinary_one():
@@ -70,7 +93,7 @@ def test_the_module_is_an_ordinary_one():
 
     gradient = eqx.filter_jit(eqx.filter_grad(loss))(module)
     assert bool(jnp.isfinite(gradient.blocks[0].heads.key_weights).all())
-    with pytest.raises(InputError, match="T = 6"):
+    with pytest.raises(InputError, match="T = 7"):
         module(np.zeros((2, 5)))
 
 

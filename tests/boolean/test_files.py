@@ -1,5 +1,6 @@
 import json
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -7,6 +8,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from finetti.boolean import Symmetric, TruthTable, compile_rule, load
+from finetti.boolean.embeddings.position_vectors import StandardPositions
 from finetti.boolean.language.rule import BooleanFunction
 from finetti.core.errors import InputError
 
@@ -172,6 +174,15 @@ def test_another_rule_is_refuted():
 def test_files_that_are_no_networks_are_refused(saved, change, words):
     with pytest.raises(InputError, match=words):
         load(rewritten(saved, change))
+
+
+def test_matrices_too_large_for_a_file_are_refused(tmp_path):
+    ors = " & ".join(f"(x{2 * i} | ~x{2 * i + 1})" for i in range(200))
+    compiled = compile_rule(ors, 500, gates=True)
+    wide = replace(compiled.network, positions=StandardPositions(500, 400_000))
+    large = replace(compiled, network=wide)
+    with pytest.raises(InputError, match="files end at 2 GiB"):
+        large.save(tmp_path / "large.safetensors")
 
 
 def test_files_that_are_no_files(tmp_path):

@@ -34,16 +34,24 @@ READ_THE_LENGTH = {"E-prop-4.1", "R-norm-mlp", "R-thm-risk", "R-thm-biased-risk"
 COUNT_UNITS = {"S-lemma-4.5-refined", "F-cover-maurey"}
 
 
-def settings_of(theorem, **options):
+def settings_of(theorem, norms=None, **options):
     """A small network that the theorem covers; paper R asks for H > 1/δ heads."""
-    return BoundSettings(width=8, n_heads=100 if theorem.paper == "R" else 1, **options)
+    given = measured(theorem) | (norms or {})
+    return BoundSettings(
+        width=8, n_heads=100 if theorem.paper == "R" else 1, norms=given, **options
+    )
+
+
+def measured(theorem):
+    """The mean loss that a certificate is about, which has no default."""
+    return {name: 0.1 for name in ("empirical_risk", "error_rate") if name in theorem.norm_names()}
 
 
 def drawn(theorem, rng):
     """A bound whose norms are drawn over two decades: its layers and heads differ."""
     layers = 1 if ONE_LAYER in theorem.assumes else 2
     heads = 100 if theorem.paper == "R" else 1 if ONE_HEAD in theorem.assumes else 2
-    bound = theorem.from_settings(BoundSettings(layers, 8, heads))
+    bound = theorem.from_settings(BoundSettings(layers, 8, heads, norms=measured(theorem)))
     return map_norms(bound, lambda path, norm: float(norm * 10 ** rng.uniform(-1, 1)))
 
 
@@ -234,7 +242,9 @@ def test_bounds_are_built_evaluated_and_shown_without_jax():
         "from finetti.bounds import BoundSettings, Sample, load_bounds, sensitivities\n"
         "from finetti.bounds.exchangeability import matrix_norms\n"
         "for theorem in load_bounds():\n"
-        "    settings = BoundSettings(width=4, n_heads=100 if theorem.paper == 'R' else 1)\n"
+        "    names = {'empirical_risk', 'error_rate'} & {*theorem.norm_names()}\n"
+        "    norms, heads = dict.fromkeys(names, 0.1), 100 if theorem.paper == 'R' else 1\n"
+        "    settings = BoundSettings(width=4, n_heads=heads, norms=norms)\n"
         "    bound = theorem.from_settings(settings)\n"
         "    sample = Sample(10**6, 10)\n"
         "    str(bound.evaluate(sample)), str(sensitivities(bound, sample))\n"

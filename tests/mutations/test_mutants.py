@@ -53,9 +53,9 @@ def test_a_line_that_is_gone_is_refused() -> None:
 
 
 def test_the_nearest_tests_come_first() -> None:
-    mutant = Mutant("core/linalg/matrix_norms.py", "dual_exponent", "sign", "return 1", "return 2")
+    mutant = Mutant("core/linalg/norms.py", "dual_exponent", "sign", "return 1", "return 2")
     files = nearest_tests(mutant, 3)
-    assert "tests/core/test_matrix_norms.py" in files[:2]
+    assert "tests/core/test_norms.py" in files[:2]
     assert nearest_tests(mutant, 1) == files[:1]
     mutant = Mutant("claims/exchangeability/head_sums.py", "_parabola", "sign", "a", "b")
     assert nearest_tests(mutant, 1) == [CLAIMS]

@@ -8,7 +8,7 @@ import numpy as np
 
 from finetti.core.arguments import as_positive, check_finite
 from finetti.core.errors import InputError, bad_argument
-from finetti.core.linalg.matrix_norms import spectral_dimension
+from finetti.core.linalg.norms import spectral_dimension
 from finetti.core.numerics.float64 import float64
 from finetti.kernels.kernel import Kernel, check_kernel
 from finetti.kernels.rbf import RBF

@@ -12,7 +12,7 @@ from finetti.attention.cme.conditional_mean import ConditionalMean
 from finetti.attention.context_batch import arrange
 from finetti.core.arguments import check_finite, check_positive
 from finetti.core.errors import bad_argument
-from finetti.core.linalg.matrix_norms import spectral_dimension
+from finetti.core.linalg.norms import spectral_dimension
 from finetti.core.numerics.float64 import float64
 from finetti.display.card import Card
 from finetti.display.displayable import Displayable

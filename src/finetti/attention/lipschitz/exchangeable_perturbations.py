@@ -20,7 +20,7 @@ from finetti.attention.networks.weight_arrays import as_weights, promote
 from finetti.core.arguments import Form, check_form, check_positive
 from finetti.core.arrays import is_concrete
 from finetti.core.errors import InputError, bad_argument
-from finetti.core.linalg.matrix_norms import sequence_norm, spectral
+from finetti.core.linalg.norms import sequence_norm, spectral
 from finetti.kernels.rbf import RBF
 
 

@@ -19,7 +19,7 @@ from finetti.attention.networks.token_maps import TokenReadout
 from finetti.attention.networks.weight_arrays import as_weights, promote
 from finetti.core.arguments import Form, check_form
 from finetti.core.errors import bad_argument
-from finetti.core.linalg.matrix_norms import sequence_norm, spectral
+from finetti.core.linalg.norms import sequence_norm, spectral
 from finetti.core.numerics.extremes import largest_of
 
 

@@ -7,7 +7,7 @@ from jaxtyping import Array, Float
 
 from finetti.attention.networks.weight_arrays import as_sequence, as_weights, promote
 from finetti.core.errors import bad_argument
-from finetti.core.linalg.matrix_norms import spectral
+from finetti.core.linalg.norms import spectral
 
 
 class LinearMap(eqx.Module):

@@ -10,7 +10,11 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from finetti.attention.context_batch import Contexts, arrange, block_size, map_blocks
 from finetti.attention.random_features.infinite_heads import InfiniteHeadKernel
-from finetti.attention.random_features.model import RandomFeatureModel, parts, zero_values
+from finetti.attention.random_features.random_feature_model import (
+    RandomFeatureModel,
+    parts,
+    zero_values,
+)
 from finetti.attention.random_features.random_heads import (
     Activation,
     check_activation,

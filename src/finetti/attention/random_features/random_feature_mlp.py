@@ -8,7 +8,11 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from finetti.attention.context_batch import Contexts, arrange, map_blocks
 from finetti.attention.random_features.infinite_mlp import InfiniteMLPKernel, check_positions
-from finetti.attention.random_features.model import RandomFeatureModel, parts, zero_values
+from finetti.attention.random_features.random_feature_model import (
+    RandomFeatureModel,
+    parts,
+    zero_values,
+)
 from finetti.core.arguments import as_whole
 from finetti.core.arrays import as_array
 

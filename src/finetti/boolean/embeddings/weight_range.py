@@ -1,4 +1,4 @@
-"""The limits on weights and scores: what lies outside is refused in one sentence.
+"""The limits on weights, scores and memory: what lies outside is refused in one sentence.
 
 Within them nothing overflows, no denominator vanishes, and a value that is right up to rounding is
 right to `EXACT_RTOL` on every machine. What the compiler writes stays far below them.
@@ -14,6 +14,7 @@ from finetti.boolean.language.rule import MAX_VALUE
 from finetti.core.errors import InputError
 
 MAX_WEIGHT = MAX_VALUE  # a lookup writes the values of its rule
+MAX_BYTES = 2**31  # of anything that is made of a rule, and of a file
 MAX_SCORE_LEAD = 60.0  # by which a score may exceed one that every input has: e^60 in a sum
 
 

@@ -67,7 +67,8 @@ class Network(ABC):
     @cached_property
     def float64(self) -> Any:
         """Its tables in float64."""
-        return self.tables(np.float64)
+        with np.errstate(all="ignore"):
+            return self.tables(np.float64)
 
     @cached_property
     def float32(self) -> Any:

@@ -8,7 +8,7 @@ more token stands for them: whatever a block writes into them, if its numbers ar
 all of them. This is the network for ANY numbers.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -289,28 +289,50 @@ class GateNetwork(Network):
         readers[:, CLS] = 1.0
         np.fill_diagonal(readers[:, basis:], 1.0)
         named = {"embedding.tokens": tokens, "embedding.readers": readers}
-        first = basis + n_gates
-        for number, block in enumerate(self.blocks):
-            features = first + np.arange(block.n_heads)
-            first += block.n_heads
-            for name, array in self._block_matrices(block, features).items():
+        for number in range(self.depth):
+            for name, array in self._block_matrices(number).items():
                 named[f"blocks.{number}.{name}"] = array
         return named
 
-    def _block_matrices(self, block: GateBlock, features: NDArray[np.int64]) -> dict[str, Matrix]:
+    def _places(self, number: int) -> tuple[NDArray[np.int64], list[int], tuple[Any, Any, Any]]:
+        """Where one block has its numbers: the coordinates of its features; the rows of its lookup;
+        and of every read its head, the coordinate q_g of its gate, and its column."""
+        block, basis = self.blocks[number], self.positions.width
+        first = basis + len(self.gates) + sum(self.heads_per_block[:number])
+        features = first + np.arange(block.n_heads)
+        columns, heads = map(np.array, block.places)
+        gates = basis + np.array([read.reader for read in block.reads])
+        rows = [*features.tolist(), *(basis + which for which in block.readers)]
+        return features, rows, (heads, gates, columns)
+
+    def _block_matrices(self, number: int) -> dict[str, Matrix]:
         """W_Q, W_K, W_V, W_C and the lookup: head j reads signs into a feature of its own."""
-        basis, width, heads, lookup = self.positions.width, self.width, block.n_heads, block.lookup
-        query, key = np.zeros((2, heads, width, len(block.readers)))
-        places = np.array(block.places[0]), np.array(block.places[1])
-        readers = np.array([read.reader for read in block.reads])
-        query[places[1], basis + readers, places[0]] = block.scales
-        key[places[1], RESERVED : RESERVED + block.keys.shape[1], places[0]] = block.keys
-        value, output = np.zeros((heads, width, 1)), np.zeros((heads, 1, width))
+        block, lookup, width = self.blocks[number], self.blocks[number].lookup, self.width
+        features, rows, (heads, gates, columns) = self._places(number)
+        query, key = np.zeros((2, block.n_heads, width, len(block.readers)))
+        query[heads, gates, columns] = block.scales
+        key[heads, RESERVED : RESERVED + block.keys.shape[1], columns] = block.keys
+        value, output = np.zeros((block.n_heads, width, 1)), np.zeros((block.n_heads, 1, width))
         value[:, ZERO_BIT], value[:, ONE_BIT] = 1.0, -1.0
-        output[np.arange(heads), 0, features] = 1.0
+        output[np.arange(block.n_heads), 0, features] = 1.0
         inner = np.zeros((width, lookup.inner.shape[1]))
         outer = np.zeros((len(lookup.outer), width))
-        inner[[*features, *(basis + which for which in block.readers)]] = lookup.inner
-        outer[:, [ZERO_BIT, ONE_BIT]] = lookup.outer
+        inner[rows], outer[:, [ZERO_BIT, ONE_BIT]] = lookup.inner, lookup.outer
         found = {"query": query, "key": key, "value": value, "output": output}
         return found | lookup.arrays | {"inner": inner, "outer": outer}
+
+    def with_matrices(self, named: Mapping[str, Matrix]) -> Self:
+        """A copy with the numbers of these `matrices`, where a network of these gates has some."""
+        network = self
+        for number, block in enumerate(self.blocks):
+            _, rows, (heads, gates, columns) = self._places(number)
+            found = {name: named[f"blocks.{number}.{name}"] for name in LOOKUP_NAMES}
+            found |= {
+                "inner": found["inner"][rows],
+                "outer": found["outer"][:, [ZERO_BIT, ONE_BIT]],
+            }
+            query, key = (named[f"blocks.{number}.{name}"] for name in ("query", "key"))
+            keys = key[heads, RESERVED : RESERVED + block.keys.shape[1], columns]
+            scales = query[heads, gates, columns]
+            network = network.changed(number, scales=scales, keys=keys, **found)
+        return network

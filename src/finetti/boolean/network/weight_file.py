@@ -18,7 +18,7 @@ from finetti.boolean.embeddings import EMBEDDINGS, find_embedding
 from finetti.boolean.embeddings import position_vectors as kinds
 from finetti.boolean.embeddings.position_vectors import RESERVED, BitPositions
 from finetti.boolean.embeddings.token_embedding import Embedding, HeadMatrices
-from finetti.boolean.embeddings.weight_range import check_weight_range
+from finetti.boolean.embeddings.weight_range import MAX_BYTES, check_weight_range
 from finetti.boolean.language.expression import ExpressionRule
 from finetti.boolean.language.families import Symmetric, TruthTable
 from finetti.boolean.language.gate_graph import split
@@ -28,14 +28,13 @@ from finetti.boolean.language.simplify import simplify
 from finetti.boolean.network.cls_network import ClsNetwork
 from finetti.boolean.network.compiled_network import Network
 from finetti.boolean.network.gate_heads import make_blocks, make_keys
-from finetti.boolean.network.gate_network import GateNetwork
+from finetti.boolean.network.gate_network import GateNetwork, level_reads
 from finetti.boolean.network.lookup import LOOKUP_NAMES, Lookup
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.files import check_writable, file_size, write_file
-from finetti.display.formatting import plural, short_text
+from finetti.display.formatting import format_bytes, plural, short_text
 
 FORMAT = "finetti-boolean-1"
-MAX_FILE_BYTES = 2**31
 METADATA = ("function", "context_length", "settings")
 Tensors = dict[str, NDArray[Any]]
 
@@ -69,6 +68,12 @@ def save(
     """Write a network to ``path``; see `read_network`."""
     import safetensors.numpy
 
+    size = 8 * (network.n_parameters - network.context_length * network.width)  # but positions
+    if size > MAX_BYTES:
+        raise InputError(
+            f"The matrices of this network take {format_bytes(size)}, and files end at "
+            f'{format_bytes(MAX_BYTES)}. Use basis="random", embedding="trained", or fewer gates.'
+        )
     metadata = {
         "format": FORMAT,
         "function": json.dumps(describe_function(function)),
@@ -119,7 +124,7 @@ def save_torch(path: str | Path, weights: Tensors, rule: str) -> tuple[Path, Pat
 
 def read_network(
     path: str | Path, max_bytes: int
-) -> tuple[Network, BooleanFunction, dict[str, Any]]:
+) -> tuple[ClsNetwork | GateNetwork, BooleanFunction, dict[str, Any]]:
     """The network in a file, its rule, and how it was made."""
     path = Path(path)
     tensors, metadata = _read(path, max_bytes)
@@ -281,11 +286,7 @@ class _WeightFile:
                 f"The file {self.path.name!r} has gates, and a bag of vectors has none."
             )
         gates = split(function)
-        depth = max(gate.level for gate in gates)
-        n_features = sum(
-            max(len(gate.groups) for gate in gates if gate.level == level)
-            for level in range(1, depth + 1)
-        )
+        n_features = sum(1 + max(read.head for read in reads) for reads in level_reads(gates))
         basis = self.width - len(gates) - n_features
         if basis < RESERVED:
             raise self.misfit("embedding.tokens", f"has no room for {plural(len(gates), 'gate')}")
@@ -294,20 +295,7 @@ class _WeightFile:
         network = GateNetwork(self.embedding, function, positions, gates, built)
         for name, wanted in network.matrices().items():
             self.check_shape(name, wanted.shape)
-        first, blocks = basis + len(gates), []
-        for number, block in enumerate(network.blocks):
-            found = {name: self.tensors[f"blocks.{number}.{name}"] for name in LOOKUP_NAMES}
-            features = first + np.arange(block.n_heads)
-            first += block.n_heads
-            rows = [*features, *(basis + which for which in block.readers)]
-            found |= {"inner": found["inner"][rows], "outer": found["outer"][:, :2]}
-            places, heads = block.places
-            readers = np.array([read.reader for read in block.reads])
-            query, key = (self.tensors[f"blocks.{number}.{name}"] for name in ("query", "key"))
-            scales = query[heads, basis + readers, places]
-            keys = key[heads, RESERVED : basis + len(gates), places]
-            blocks.append(block.changed(scales=scales, keys=keys, **found))
-        network = GateNetwork(self.embedding, function, positions, gates, tuple(blocks))
+        network = network.with_matrices(self.tensors)
         for name, wanted in network.matrices().items():
             if not np.array_equal(wanted, self.tensors[name]):
                 raise self.misfit(name, "has numbers where a network of gates has none")

@@ -35,7 +35,7 @@ from finetti.boolean.verify.family_proof import (
     ChosenInputs,
     InputBound,
     all_settings,
-    attention_mass,
+    mass_and_lead,
     reader_row,
     setting_batches,
 )
@@ -43,7 +43,7 @@ from finetti.boolean.verify.interval_bound import distance, output_bounds, proof
 from finetti.boolean.verify.norm_bounds import head_covering, head_norm_rows, lookup_norms
 from finetti.bounds.value import BoundValue
 from finetti.core.errors import UnsupportedError
-from finetti.core.linalg.matrix_norms import frobenius
+from finetti.core.linalg.norms import frobenius
 from finetti.core.numerics.extremes import largest_of
 from finetti.core.numerics.random_keys import generator
 from finetti.display.formatting import plural
@@ -180,7 +180,7 @@ class ClsVerifier:
             return 1.0, 0.0
         tables = self.network.float64
         own = tables.zero[:, head], tables.one[:, head], tables.always[head : head + 1]
-        return attention_mass(*self.network.embedding.worst_attention(*own, places))
+        return mass_and_lead(*self.network.embedding.worst_attention(*own, places))
 
     @property
     def reader_rows(self) -> tuple[ReaderRow, ...]:

@@ -10,6 +10,7 @@ rounding is carried on.
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +21,9 @@ from finetti.boolean.embeddings.token_embedding import HeadBounds, scale_bound
 from finetti.boolean.explanation import Reading
 from finetti.boolean.language.gate_graph import Gates, SparseGate, same_rule
 from finetti.boolean.language.rule import BooleanFunction
-from finetti.boolean.network.gate_network import GateBlock, GateNetwork, GateTables
+from finetti.boolean.network.gate_network import GateBlock, GateNetwork
 from finetti.boolean.network.lookup import Lookup
+from finetti.boolean.network.sum_tables import SumTables
 from finetti.boolean.verify.family_proof import (
     MAX_SETTINGS_BYTES,
     MAX_WORK,
@@ -30,7 +32,7 @@ from finetti.boolean.verify.family_proof import (
     ChosenInputs,
     InputBound,
     all_settings,
-    attention_mass,
+    mass_and_lead,
     reader_row,
     setting_batches,
 )
@@ -80,14 +82,15 @@ class GateVerifier:
         outside = f" × (all-0 and all-1, the worst for the attention, and {N_RANDOM} random)"
         return ChosenInputs(tried, settings, patterns, described + outside)
 
-    def batches(self, tables: GateTables, inputs: ChosenInputs) -> Iterator[Batch]:
+    def batches(self, tables: SumTables, inputs: ChosenInputs) -> Iterator[Batch]:
         """Sums of all settings, for each choice of the other bits."""
         return setting_batches(tables, inputs)
 
-    def n_batches(self, tables: GateTables, inputs: ChosenInputs) -> int:
+    def n_batches(self, tables: SumTables, inputs: ChosenInputs) -> int:
         """How many of them there are."""
         return len(inputs.patterns)
 
+    @cached_property
     def _read_errors(self) -> NDArray[np.float64]:
         """The largest distance of what is read from its points, for every read, over all inputs
         whose gates below are right."""
@@ -116,7 +119,7 @@ class GateVerifier:
         if not same_rule(network.rule, function):
             reason = "the rule is not known to be the one that the gates were built for"
             return InputBound(None, reason)
-        below, rounding, drift, found = 0.0, 0.0, 0.0, self._read_errors()
+        below, rounding, drift, found = 0.0, 0.0, 0.0, self._read_errors
         for block, columns in zip(network.blocks, network.columns, strict=True):
             noise = 2 * below + drift + 4 * EPSILON * network.n_tokens
             largest = network.float64.largest + noise
@@ -160,10 +163,10 @@ class GateVerifier:
     def reader_rows(self) -> tuple[ReaderRow, ...]:
         """Why each gate is right, as was measured."""
         network, embedding, reads = self.network, self.network.embedding, self.network.reads
-        attention, errors = network.float64.read_attention(), self._read_errors()
+        attention, errors = network.float64.read_attention(), self._read_errors
         nothing = np.zeros(0)
         seen = [
-            attention_mass(*embedding.worst_attention(row, row, nothing, own))
+            mass_and_lead(*embedding.worst_attention(row, row, nothing, own))
             for row, own in zip(attention, self.places, strict=True)
         ]
         scales = np.concatenate([np.abs(block.scales) for block in network.blocks])

@@ -80,6 +80,10 @@ SYMBOLS = {
     "ε_J": ("what cutting after J terms costs", ""),
     "W_0": ("mean of the heads", ""),
     "S": ("mean of the heads between query and keys", "mean_norm"),
+    "D_f": ("nats that describe the predictor", "bits"),
+    "D_KL": ("relative entropy of the drawn weights to the prior", "distance"),
+    "V": ("mean square of the losses around their predictions", "variance"),
+    "η": ("rate of a supermartingale", ""),
 }
 # Names in code, theorems and words of two or more letters; else a letter, its accent and its index.
 _WORD = r"`[^`]*`|[A-Z]\.\d+|[A-Za-z]{2,}(?![A-Za-z_])"

@@ -10,7 +10,7 @@ from finetti.bounds import description as fields
 from finetti.bounds.description import BoundSettings
 from finetti.core.arguments import as_norm
 from finetti.core.errors import bad_argument
-from finetti.core.linalg.matrix_norms import frobenius, spectral
+from finetti.core.linalg.norms import frobenius, spectral
 from finetti.core.numerics.extremes import smallest_of
 
 

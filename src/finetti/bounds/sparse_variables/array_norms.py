@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetti.core.errors import bad_argument
-from finetti.core.linalg.matrix_norms import max_column_norm, max_row_norm, spectral
+from finetti.core.linalg.norms import max_column_norm, max_row_norm, spectral
 
 
 def query_key(query: Any, key: Any) -> NDArray[np.float64]:

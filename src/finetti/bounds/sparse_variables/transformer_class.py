@@ -23,7 +23,7 @@ from finetti.bounds.sparse_variables.head_class import SoftmaxClass
 from finetti.bounds.value import log_of
 from finetti.core.arguments import Form
 from finetti.core.errors import bad_argument
-from finetti.core.linalg.matrix_norms import max_column_norm, spectral
+from finetti.core.linalg.norms import max_column_norm, spectral
 from finetti.core.numerics.extremes import smallest_of
 from finetti.core.numerics.log_number import LogNumber
 

@@ -27,7 +27,7 @@ from finetti.claims.sparse_variables.tight_layers import (
     two_tokens,
 )
 from finetti.core.arguments import Form
-from finetti.core.linalg.matrix_norms import max_column_norm, max_row_norm
+from finetti.core.linalg.norms import max_column_norm, max_row_norm
 from finetti.core.numerics.extremes import largest_of, smallest_of
 
 A_COST = "a cost of W_QK larger or smaller by a factor of 1.021"

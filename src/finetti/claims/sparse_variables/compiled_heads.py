@@ -30,7 +30,7 @@ HALF_OF_R = Control("half of R", changes={"query": 0.5})
 def compiled_rule(rule: Any, *options: Any, query: float = 1.0, **named: Any) -> Any:
     """The compiled rule; with its query, and so the score R of the relevant bits, times ``query``
     for wrong versions."""
-    compiled = boolean.compile_rule(rule, *options, **named, quiet=True)
+    compiled: Any = boolean.compile_rule(rule, *options, **named, quiet=True)
     return compiled.changed(query=query * compiled.network.heads.query)
 
 

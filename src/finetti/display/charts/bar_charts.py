@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from finetti.core.errors import bad_argument
-from finetti.display.charts.chart_theme import GRAY, INK, PALETTE, chart_config
-from finetti.display.charts.line_charts import Chart
+from finetti.display.charts.chart_theme import FONT, GRAY, INK, PALETTE
+from finetti.display.charts.line_charts import Chart, finish_chart
 
 MAX_COLUMNS = 3
 REACH = 2.0  # standard errors on either side
@@ -70,11 +70,8 @@ def stacked_bars(
         columns=min(MAX_COLUMNS, len(panels)),
         data=alt.Data(values=rows),
     ).resolve_scale(x="independent")
-    config = chart_config()
-    config["legend"] = {**config["legend"], "orient": "top"}
-    config["header"] = {"labelFont": config["font"], "labelFontSize": 12, "labelColor": INK}
-    spec = chart.properties(**({"title": title} if title else {})).to_dict()
-    return Chart(spec, config=config)
+    header = {"labelFont": FONT, "labelFontSize": 12, "labelColor": INK}
+    return finish_chart(chart, title, {"legend": {"orient": "top"}, "header": header})
 
 
 def ranked_bars(
@@ -117,11 +114,7 @@ def ranked_bars(
     texts = base.mark_text(align="left", dx=5, fontSize=11, color=INK).encode(
         text=alt.Text(field="text", type="nominal")
     )
-    spec = alt.layer(bars, texts).to_dict()
-    spec |= {"height": 30 * len(values), "width": 420}
-    if title:
-        spec["title"] = title
-    return Chart(spec, config=chart_config())
+    return finish_chart(alt.layer(bars, texts), title, height=30 * len(values), width=420)
 
 
 def _powers(largest: float) -> dict[str, Any]:
@@ -215,11 +208,8 @@ def waterfall(
         layers.append(
             flat.mark_rule(style="reference").encode(y=alt.Y(field="level", type="quantitative"))
         )
-    spec = alt.layer(*layers).to_dict()
-    if title:
-        spec["title"] = {"text": title}
-        if any(row["standard error"] for row in rows):
-            spec["title"]["subtitle"] = "Lines: two standard errors on either side"
-    config = chart_config()
-    config["view"] = {**config["view"], "discreteWidth": 110 * len(rows)}
-    return Chart(spec, config=config)
+    written = {"text": title} if title else {}
+    if title and any(row["standard error"] for row in rows):
+        written["subtitle"] = "Lines: two standard errors on either side"
+    view = {"discreteWidth": 110 * len(rows)}
+    return finish_chart(alt.layer(*layers), written, {"view": view})

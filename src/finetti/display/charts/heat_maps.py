@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from finetti.core.errors import bad_argument
-from finetti.display.charts.chart_theme import INK, chart_config
-from finetti.display.charts.line_charts import Chart
+from finetti.display.charts.chart_theme import INK
+from finetti.display.charts.line_charts import Chart, finish_chart
 
 MAX_WRITTEN = 220  # cells that have room for their number
 CELL = 34
@@ -65,17 +65,9 @@ def heat_map(
     layers = [base.mark_rect(stroke="white", strokeWidth=1).encode(color=fill, tooltip=tips)]
     columns, height = (len({str(row[name]) for row in rows}) for name in (x, y))
     if len(rows) <= MAX_WRITTEN:
-        ink = {"condition": {"test": "datum.dark", "value": "white"}, "value": INK}
-        text = base.mark_text(fontSize=10).encode(
-            text=alt.Text(field=value, type="quantitative", format=number)
-        )
-        layers.append(text)
-        spec = alt.layer(*layers).to_dict()
-        spec["layer"][1]["encoding"]["color"] = ink
-    else:
-        spec = alt.layer(*layers).to_dict()
-    cell = max(6, min(CELL + 6, 640 // columns))
-    spec |= {"width": cell * columns, "height": max(5, min(CELL - 8, 560 // height)) * height}
-    if title:
-        spec["title"] = title
-    return Chart(spec, config=chart_config())
+        text = alt.Text(field=value, type="quantitative", format=number)
+        ink = alt.condition("datum.dark", alt.value("white"), alt.value(INK))
+        layers.append(base.mark_text(fontSize=10).encode(text=text, color=ink))
+    width = max(6, min(CELL + 6, 640 // columns)) * columns
+    height = max(5, min(CELL - 8, 560 // height)) * height
+    return finish_chart(alt.layer(*layers), title, width=width, height=height)

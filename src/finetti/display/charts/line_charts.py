@@ -61,6 +61,19 @@ class Chart(dict[str, Any]):
         printer.text(f"Chart: {describe_chart(self)}")
 
 
+def finish_chart(
+    drawn: Any,
+    title: str | Mapping[str, str] = "",
+    config: Mapping[str, Mapping[str, Any]] | None = None,
+    **sizes: float,
+) -> Chart:
+    """Return what Altair has drawn as a `Chart` of the house, whose ``config`` changes in parts."""
+    spec = drawn.to_dict() | sizes | ({"title": title} if title else {})
+    theme = chart_config()
+    changed = {part: {**theme.get(part, {}), **values} for part, values in (config or {}).items()}
+    return Chart(spec, config=theme | changed)
+
+
 def _plain(value: Any, positive: bool) -> Any:
     """A Python value; numbers that the axis cannot show become gaps."""
     value = value.item() if hasattr(value, "item") else value
@@ -207,5 +220,4 @@ def line_chart(
     if dots:
         seen = alt.Chart(alt.Data(values=dots)).encode(x=x_axis)
         layers.append(drawn(y, seen).mark_point(filled=True, opacity=1, color=GRAY))
-    spec = alt.layer(*layers, **({"title": title} if title else {})).to_dict()
-    return Chart(spec, config=chart_config())
+    return finish_chart(alt.layer(*layers), title)

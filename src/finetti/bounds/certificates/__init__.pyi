@@ -1,0 +1,13 @@
+from .certificate import Certificate as Certificate
+from .certificate import description_nats as description_nats
+from .certificate import smoothed_loss_range as smoothed_loss_range
+from .confidence_sequence import ConfidenceSequence as ConfidenceSequence
+from .error_counts import BinomialCertificate as BinomialCertificate
+from .error_counts import RelativeEntropyCertificate as RelativeEntropyCertificate
+from .error_counts import log_binomial_tail as log_binomial_tail
+from .error_counts import upper_relative_entropy as upper_relative_entropy
+from .loss_martingales import AzumaGap as AzumaGap
+from .loss_martingales import BernsteinGap as BernsteinGap
+from .loss_martingales import CatoniCertificate as CatoniCertificate
+from .pac_bayes import GaussianCertificate as GaussianCertificate
+from .pac_bayes import gaussian_divergence as gaussian_divergence
