@@ -296,38 +296,6 @@ def test_monotone_in_gap_delta_samples_and_norms(bert):
     assert readouts == sorted(readouts)
 
 
-def everything(passage):
-    """All numbers of a chain: factors, and the norms of every class."""
-    found = [passage.log_lipschitz, passage.log_radius]
-    for part in passage.parts:
-        found += [part.log_factor, *part.weights.log_norms]
-    return np.nan_to_num(found, posinf=0.0)
-
-
-def test_fused_is_separate():
-    arrays = make.synthetic("gpt2")[0]
-    fused = make.measured(arrays, heads=4)
-    prefix = "transformer.h."
-    mapping = {"attn.c_proj": "attention.output.dense", "mlp.c_fc": "intermediate.dense"}
-    mapping |= {"mlp.c_proj": "output.dense", "ln_1": "attention.output.LayerNorm"}
-    assert fused.design.order == "pre"
-    separate = {}
-    for name, array in arrays.items():
-        n, _, rest = name.removeprefix(prefix).partition(".")
-        role, _, kind = rest.rpartition(".")
-        turned = array.T if array.ndim == 2 else array
-        if role == "attn.c_attn":
-            for own, part in zip(make.BERT, np.split(turned, 3), strict=True):
-                separate[f"bert.encoder.layer.{n}.{own}.{kind}"] = part
-        else:
-            separate[f"bert.encoder.layer.{n}.{mapping[role]}.{kind}"] = turned
-    other = make.measured(separate, heads=4)
-    other = replace(other, design=fused.design)  # the same blocks
-    one, two = (block_network(each).propagate_tokens(Sample(1, 1)) for each in (fused, other))
-    assert [part.name for part in one.parts] == [part.name for part in two.parts]
-    np.testing.assert_allclose(*(everything(each) for each in (one, two)), rtol=1e-9)
-
-
 def test_shared_layers_cost_once_and_carry_every_time(tmp_path):
     arrays, config, _ = make.synthetic("albert", layers=1)
     counts = {}

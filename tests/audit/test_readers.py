@@ -9,7 +9,8 @@ import pytest
 from safetensors.numpy import save_file
 
 import checkpoints as make
-from finetti.audit.readers.checkpoint_files import read_checkpoint
+from finetti.audit.readers.array_tree import read_tree
+from finetti.audit.readers.checkpoint_files import CONTAINERS, Container, read_checkpoint
 from finetti.audit.readers.safetensors_file import read_safetensors
 from finetti.core.errors import InputError
 
@@ -269,3 +270,13 @@ def test_complex_numbers_are_not_called_quantized(tmp_path):
     tensor = read_checkpoint(tmp_path / "a.npz").tensors["weight"]
     with pytest.raises(InputError, match="none of real numbers"):
         tensor.read()
+
+
+def test_a_new_container_is_one_line_more(tmp_path, monkeypatch):
+    """Its config may stand in the file itself."""
+    arrays, config, _ = make.synthetic("llama", kv_heads=2)
+    toy = Container(lambda path: read_tree(arrays), lambda path: config)
+    monkeypatch.setitem(CONTAINERS, ".toy", toy)
+    (tmp_path / "network.toy").touch()
+    found = make.measured(tmp_path)
+    assert (found.geometry.heads, found.geometry.kv_heads) == (make.HEADS, 2)

@@ -36,7 +36,7 @@ PAGE_TEXT = (
 
 
 def audit_page(report: AuditFindings, command: str = "") -> Document:
-    """The page of a report; ``command`` makes it again."""
+    """Return the page of a report; ``command`` makes it again."""
     found = report.found
     several = len(found) > 1
     sections = [
@@ -61,7 +61,7 @@ def audit_page(report: AuditFindings, command: str = "") -> Document:
 
 
 def headline(found: CheckpointReport) -> str:
-    """What was found, in one line."""
+    """Return what was found, in one line."""
     name, capacity = short_name(found.audit.name), found.capacity
     tuned = next((row for row in capacity.rows if row.name == TUNING and row.needed), None)
     best = capacity.best
@@ -74,12 +74,12 @@ def headline(found: CheckpointReport) -> str:
 
 
 def short_name(name: str) -> str:
-    """The last two parts of a path."""
+    """Return the last two parts of a path."""
     return "/".join(name.rstrip("/").split("/")[-2:])
 
 
 def _words(row: CapacityRow) -> str:
-    """A number of samples as people say it."""
+    """Return a number of samples as people say it."""
     assert row.needed is not None
     log10 = row.needed.log_value / _LOG_10
     if log10 < 6:
@@ -108,13 +108,13 @@ def _said(found: CheckpointReport) -> str:
 
 
 def _norms_of(audit: Audit) -> int:
-    """How many norms a token passes."""
+    """Return how many norms a token passes."""
     inside = sum(len(layer.gains) for layer in audit.layers) * audit.geometry.repeats
     return inside + sum(each.gain is not None for each in audit.outer.values())
 
 
 def checkpoint_sections(found: CheckpointReport, prefix: str = "") -> list[Section]:
-    """All sections of one checkpoint; ``prefix`` begins the names of its figures."""
+    """Return all sections of one checkpoint; ``prefix`` begins the names of its figures."""
     audit, capacity = found.audit, found.capacity
     name = f"{short_name(audit.name)}: " if prefix else ""
     made = [_samples(capacity), _where(capacity), _growth(capacity)]
@@ -158,7 +158,7 @@ def _samples(capacity: Capacity) -> Section:
 
 
 def row_class(row: CapacityRow) -> str:
-    """Which class the values are of."""
+    """Return which class the values are of."""
     return f"evaluated for the nearest class that it covers: {row.nearest}. It bounds no other."
 
 
@@ -378,5 +378,5 @@ class AuditReport(AuditFindings):
     """Checkpoints with all that is known of them; it prints its tables and draws its page."""
 
     def page(self, command: str = "") -> Document:
-        """The page: what bounds ask for, where capacity sits, and all that was measured."""
+        """Return the page: what bounds ask for, where capacity sits, and all that was measured."""
         return audit_page(self, command)

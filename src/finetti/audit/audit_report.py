@@ -24,18 +24,18 @@ class CheckpointReport:
 
     @property
     def parts(self) -> tuple[Any, ...]:
-        """What there is, in the order in which it is shown."""
+        """Return what there is, in the order in which it is shown."""
         return tuple(each for each in vars(self).values() if each is not None)
 
     @property
     def summary(self) -> str:
-        """All in one line."""
+        """Return all in one line."""
         found = [_summary(self.audit), _summary_of_capacity(self.capacity)]
         found += [] if self.changes is None else [_summary_of_changes(self.changes)]
         return "; ".join(found)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
+        """Return plain data for JSON."""
         document = self.audit.to_dict() | {"capacity": self.capacity.to_dict()}
         return document | ({"changes": self.changes.to_dict()} if self.changes else {})
 
@@ -58,23 +58,23 @@ class AuditFindings(RunResult):
 
     @property
     def audit(self) -> Audit:
-        """The norms of the first checkpoint."""
+        """Return the norms of the first checkpoint."""
         return self.found[0].audit
 
     @property
     def capacity(self) -> Capacity:
-        """The bounds of the first checkpoint."""
+        """Return the bounds of the first checkpoint."""
         return self.found[0].capacity
 
     @property
     def comparisons(self) -> dict[str, Any]:
-        """What compares checkpoints and gaps, by its title."""
+        """Return what compares checkpoints and gaps, by its title."""
         found = {"Checkpoints side by side": self.checkpoints, "Norms and gaps": self.correlations}
         return {title: each for title, each in found.items() if each is not None}
 
     @property
     def headline(self) -> str:
-        """A line per checkpoint, and on the gaps."""
+        """Return a line per checkpoint, and on the gaps."""
         lines = [each.summary for each in self.found]
         if self.correlations is not None:
             top = self.correlations.rows[0]
@@ -82,13 +82,13 @@ class AuditFindings(RunResult):
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """What is there, as plain data."""
+        """Return what is there, as plain data."""
         parts = {"comparison": self.checkpoints, "correlations": self.correlations}
         known = {name: each for name, each in parts.items() if each is not None}
         return to_plain({"audits": self.found, **known})
 
     def cards(self) -> tuple[Card, ...]:
-        """One for each part of each checkpoint, and for each comparison."""
+        """Return one for each part of each checkpoint, and for each comparison."""
         parts = [part for each in self.found for part in each.parts]
         return tuple(each.__card__() for each in (*parts, *self.comparisons.values()))
 

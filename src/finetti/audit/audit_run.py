@@ -36,7 +36,7 @@ def audit_checkpoint(
     gaps: str | Path | None = None,
     quiet: bool = False,
 ) -> AuditReport:
-    """The norms of checkpoints, and what bounds make of them: ``finetti audit`` in Python.
+    """Return the norms of checkpoints, and what bounds make of them: ``finetti audit`` in Python.
 
     The report prints its tables, writes its page (``report.write_page("audit")``) and has all
     numbers (``report.to_dict()``). What does not fit is refused before anything is measured.

@@ -55,7 +55,7 @@ def matrix_class(
     rank: int | None = None,
     error: float | None = None,
 ) -> ours.MatrixWeights:
-    """The class of a matrix with these measures, times ``scale``.
+    """Return the class of a matrix with these measures, times ``scale``.
 
     Singular values may each be off by ``error`` (by default max(rows, columns)·2⁻⁵²·σ₁, more than
     LAPACK's rounding): Σ(σ + e)^p ≤ Σσ^p + n·e^p for p ≤ 1, and the triangle inequality above.
@@ -81,7 +81,7 @@ def matrix_class(
 
 
 def vector_class(columns: int, norm: float | None) -> ours.RowWeights | None:
-    """A bias or a shift; None where there is none."""
+    """Return a bias or a shift; None where there is none."""
     if norm is None:
         return None
     return ours.RowWeights(rows=1, columns=columns, norm=norm * _ROUNDING)
@@ -96,27 +96,27 @@ class ChainBuilder:
         self.scale = audit.geometry.head_width**-0.5
 
     def network(self, readout_norm: float) -> ours.BlockNetwork:
-        """All pieces, in their order."""
+        """Return all pieces, in their order."""
         check_design(self.audit)
         pieces = (*self.first(), *self.layers(), *self.last(readout_norm))
         return ours.BlockNetwork(pieces=pieces)
 
     def matrix(self, layer: str, role: str, measured: MatrixMeasures) -> ours.MatrixWeights:
-        """The class of a matrix."""
+        """Return the class of a matrix."""
         return matrix_class(measured, self.known)
 
     def vector(
         self, layer: str, role: str, columns: int, norm: float | None
     ) -> ours.RowWeights | None:
-        """The class of a bias or a shift; None where there is none."""
+        """Return the class of a bias or a shift; None where there is none."""
         return vector_class(columns, norm)
 
     def gain(self, layer: str, role: str, columns: int, norm: float) -> ours.GainWeights:
-        """The class of a gain, in the norm of its largest entry."""
+        """Return the class of a gain, in the norm of its largest entry."""
         return ours.GainWeights(rows=1, columns=columns, norm=norm * _ROUNDING)
 
     def table(self, role: str, measured: Mapping[str, float]) -> ours.RowWeights:
-        """The class of a table of embeddings."""
+        """Return the class of a table of embeddings."""
         rows, columns = int(measured["rows"]), int(measured["columns"])
         norm = measured["largest_row"] * _ROUNDING
         return ours.RowWeights(rows=rows, columns=columns, norm=norm)
@@ -145,7 +145,7 @@ class ChainBuilder:
     def normalization(
         self, layer: str, role: str, width: int, gain: float, shift: float | None
     ) -> ours.NormalizationPiece:
-        """A LayerNorm, or its kin without a shift."""
+        """Return a LayerNorm, or its kin without a shift."""
         scales = self.gain(layer, f"{role}_weight", width, gain)
         assert self.design.epsilon is not None
         beta = self.vector(layer, f"{role}_bias", width, shift)
@@ -164,7 +164,7 @@ class ChainBuilder:
         return pieces
 
     def layer(self, layer: LayerMeasures, number: int) -> list[ours.Piece]:
-        """The two parts of a layer, each with its norm and residual."""
+        """Return the two parts of a layer, each with its norm and residual."""
         parts: list[tuple[ours.Piece, str]] = [(self.attention(layer), "norm_1")]
         if "feed_in" in layer.matrices:
             parts.append((self.feed_forward(layer), "norm_2"))
@@ -195,7 +195,7 @@ class ChainBuilder:
     def _product(
         self, measured: MatrixMeasures, sizes: float, scale: float = 1.0
     ) -> ours.MatrixWeights:
-        """A product of a head: its rounding is that of its factors' norms."""
+        """Return a product of a head: its rounding is that of its factors' norms."""
         error = measured.rows * 2.0**-52 * sizes
         rank = min(self.audit.geometry.head_width, measured.rows)
         return matrix_class(measured, self.known, scale, rank, error)
@@ -236,7 +236,7 @@ class ChainBuilder:
         return piece(**made, activation=self.design.activation)
 
     def last(self, readout_norm: float) -> list[ours.Piece]:
-        """The norm after the last layer, and the readout."""
+        """Return the norm after the last layer, and the readout."""
         vector = ours.MatrixWeights(rows=self.width, columns=1, norm=readout_norm)
         return [
             *self._outer_norm("final_norm", self.width),

@@ -50,16 +50,16 @@ class CapacityRow:
 
     @property
     def samples(self) -> str | None:
-        """The samples needed, as text."""
+        """Return the samples needed, as text."""
         return None if self.needed is None else self.needed.text
 
     @property
     def label(self) -> str:
-        """The name, with "nearest class" where the values are not those of the network."""
+        """Return the name, with "nearest class" where the values are not those of the network."""
         return f"{self.name}, nearest class" if self.nearest else self.name
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         values = {"covering": self.covering, "gap": self.gap, "needed": self.needed}
         return {
             "name": self.name,
@@ -89,7 +89,7 @@ class Capacity(Displayable):
     n_parameters: int = 0
 
     def row(self, name: str) -> CapacityRow:
-        """The row of this name."""
+        """Return the row of this name."""
         return next(each for each in self.rows if each.name == name)
 
     @property
@@ -100,7 +100,7 @@ class Capacity(Displayable):
         return min(found, key=log_needed, default=None)
 
     def place(self, term: Term) -> tuple[str, str]:
-        """A term's layer, as the checkpoint numbers it, and its matrix."""
+        """Return a term's layer, as the checkpoint numbers it, and its matrix."""
         matrix = term.matrix or term.name
         if matrix.startswith("embedding ") and self.tables:
             return "embeddings", self.tables[int(matrix.removeprefix("embedding ")) - 1]
@@ -117,7 +117,7 @@ class Capacity(Displayable):
         return found
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         return {
             "name": self.name,
             "context_length": self.sample.context_length,
@@ -132,7 +132,7 @@ class Capacity(Displayable):
         }
 
     def table(self) -> Table:
-        """A row per bound."""
+        """Return a row per bound."""
         columns = (
             "bound",
             "of",
@@ -160,7 +160,7 @@ class Capacity(Displayable):
         return Table(title, (*columns, "most of it"), tuple(rows))
 
     def vacuous_note(self) -> str:
-        """Which gaps say nothing at n; empty if all of them do say something."""
+        """Return which gaps say nothing at n; empty if all of them do say something."""
         known = [row for row in self.rows if row.gap is not None]
         names = [row.label for row in known if row.gap is not None and row.gap.vacuous]
         if not names:
@@ -173,7 +173,7 @@ class Capacity(Displayable):
         )
 
     def largest(self, row: CapacityRow) -> str | None:
-        """Which matrix adds most to log N, and how much of it; None where nothing does."""
+        """Return which matrix adds most to log N, and how much of it; None where nothing does."""
         if row.covering is None or row.covering.log_value == -math.inf:
             return None
         shares = self.shares(row, lambda layer, matrix: (layer, _kind(matrix)))

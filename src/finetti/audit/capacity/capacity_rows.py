@@ -151,7 +151,7 @@ def _tuned(
 
 
 def _of_network(network: BlockNetwork, sample: Sample, cover: Any = "apart") -> _Bounds:
-    """The bounds of a chain of blocks, its radii rounded up to the grid."""
+    """Return the bounds of a chain of blocks, its radii rounded up to the grid."""
     gap = BlocksGap(network, "stratified", cover=cover)
     covering = BlocksCovering(gap.rounding.rounded, RESOLUTION, cover=cover)
     return _Bounds(covering, gap, gap.rounding, sample)
@@ -231,7 +231,7 @@ def _notes(audit: Audit, readout_norm: float, sample: Sample, input_norm: float)
 
 
 def _low_rank(moved: Collection[WeightDelta]) -> str:
-    """What the class before rounding assumes."""
+    """Return what the class before rounding assumes."""
     ranks = sorted({each.rank for each in moved if each.rank is not None})
     text = f"{ranks[0]}" if len(ranks) == 1 else f"{ranks[0]} to {ranks[-1]}"
     count = f"{len(moved)} {'matrix' if len(moved) == 1 else 'matrices'}"

@@ -110,7 +110,7 @@ class _TunedBuilder(ChainBuilder):
         return self._moved("", role, super().table(role, measured))
 
     def attention(self, layer: LayerMeasures) -> ours.Piece:
-        """All heads from whole matrices, which is how Δ is given."""
+        """Return all heads from whole matrices, which is how Δ is given."""
         heads = self.audit.geometry
         made: dict[str, Any] = {}
         for role in ATTENTION:

@@ -58,7 +58,7 @@ class AuditComparison(Displayable):
         return to_plain(field_values(self))
 
     def tables(self) -> tuple[Table, ...]:
-        """A row per checkpoint, and the layers in which they differ."""
+        """Return a row per checkpoint, and the layers in which they differ."""
         shown = {name: title for name, title in _TITLES.items() if name in self.measures}
         one = self._table("Checkpoints", shown)
         sizes = {name: name.removeprefix(LOG_N) for name in self.measures if name.startswith(LOG_N)}

@@ -42,7 +42,7 @@ class MeasureCorrelation:
     verdict: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         ends = None if self.interval is None else [self.interval.low, self.interval.high]
         shown = {"measure": self.measure, "spearman": self.value}
         return shown | {"interval": ends, "verdict": self.verdict}
@@ -57,7 +57,7 @@ class GapCorrelations(Displayable):
     rows: tuple[MeasureCorrelation, ...]
 
     def row(self, measure: str) -> MeasureCorrelation:
-        """The row of a measure."""
+        """Return the row of a measure."""
         return next(each for each in self.rows if each.measure == measure)
 
     def to_dict(self) -> dict[str, Any]:
@@ -65,7 +65,7 @@ class GapCorrelations(Displayable):
         return to_plain({**field_values(self), "note": AS_IF})
 
     def table(self) -> Table:
-        """A row per measure."""
+        """Return a row per measure."""
         rows = []
         for each in self.rows:
             ends = (None, None)
@@ -119,7 +119,7 @@ def _verdict(interval: Interval | None) -> str:
 
 
 def match_gaps(names: Sequence[str], gaps: Mapping[str, float]) -> list[float]:
-    """The gap of every checkpoint, in their order; refused if one has none.
+    """Return the gap of every checkpoint, in their order; refused if one has none.
 
     >>> match_gaps(["runs/step-2", "runs/step-1"], {"step-1": 0.1, "step-2": 0.3})
     [0.3, 0.1]
@@ -137,7 +137,7 @@ def match_gaps(names: Sequence[str], gaps: Mapping[str, float]) -> list[float]:
 
 
 def _row_of(name: str, gaps: Mapping[str, float]) -> str:
-    """How ``gaps`` names a checkpoint: by its name, or by the longest end of its path."""
+    """Return how ``gaps`` names a checkpoint: by its name, or by the longest end of its path."""
     parts = Path(name).parts
     for row in (name, *(str(Path(*parts[start:])) for start in range(len(parts)))):
         if row in gaps:

@@ -62,7 +62,7 @@ class CheckpointChanges(Displayable):
 
     @property
     def moved(self) -> tuple[MatrixChange, ...]:
-        """The matrices in which any number differs, those that moved most first."""
+        """Return the matrices in which any number differs, those that moved most first."""
         found = [each for each in self.matrices if each.delta is not None]
         return tuple(sorted(found, key=_relative_change, reverse=True))
 
@@ -86,7 +86,7 @@ class CheckpointChanges(Displayable):
 
     @property
     def note(self) -> str:
-        """What else moved; empty if nothing did."""
+        """Return what else moved; empty if nothing did."""
         if not self.elsewhere:
             return ""
         names = ", ".join(self.elsewhere)

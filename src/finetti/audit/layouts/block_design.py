@@ -109,7 +109,7 @@ def _unknown_family(layout: Layout, config: Mapping[str, Any]) -> list[str]:
 
 
 def _unlike(config: Mapping[str, Any]) -> list[str]:
-    """What config.json says of attention that the chain does not have."""
+    """Return what config.json says of attention that the chain does not have."""
     found = []
     positions = config.get("position_embedding_type", "absolute")
     if positions not in ("absolute", None):

@@ -23,7 +23,7 @@ def gamma(count: int) -> float:
 
 
 def frobenius_upper(matrix: Matrix) -> float:
-    """An upper value of the Frobenius norm of a matrix with entries near 1."""
+    """Return an upper value of the Frobenius norm of a matrix with entries near 1."""
     flat = matrix.ravel(order="K")  # in whichever order it lies there, without a copy
     return math.sqrt(float(flat @ flat) * (1 + gamma(matrix.size + 2)))
 
@@ -61,7 +61,7 @@ def certified_spectral(tall: Matrix, gram: Matrix, guess: float) -> tuple[float,
 
 
 def _positive(matrix: Matrix) -> bool:
-    """Whether the factorization runs to its end."""
+    """Return whether the factorization runs to its end."""
     try:
         cholesky(matrix, overwrite_a=True, check_finite=False)
     except LinAlgError:

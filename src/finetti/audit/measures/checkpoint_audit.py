@@ -209,7 +209,7 @@ def _measure_outer(weights: dict[str, Array]) -> dict[str, OuterMeasures]:
 
 
 def _length(vector: Array) -> float:
-    """The Euclidean length, of numbers of any size."""
+    """Return the Euclidean length, of numbers of any size."""
     return math.hypot(*vector.tolist())
 
 

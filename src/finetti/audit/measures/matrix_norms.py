@@ -59,7 +59,7 @@ class MatrixMeasures:
 
 
 def measure_matrix(matrix: Any) -> MatrixMeasures:
-    """All measures of a matrix (inputs, outputs).
+    """Return all measures of a matrix (inputs, outputs).
 
     >>> found = measure_matrix([[3.0, 0.0], [0.0, 4.0]])
     >>> found.spectral, found.frobenius, found.nuclear, found.norm_2_1, found.rank
@@ -69,7 +69,7 @@ def measure_matrix(matrix: Any) -> MatrixMeasures:
 
 
 def measure_spectrum(matrix: Any) -> tuple[MatrixMeasures, Matrix]:
-    """All measures of a matrix, and its singular values."""
+    """Return all measures of a matrix, and its singular values."""
     matrix, exponent = _scaled(matrix, "measure_matrix")
     tall = matrix if matrix.shape[0] >= matrix.shape[1] else matrix.T
     gram = tall.T @ tall

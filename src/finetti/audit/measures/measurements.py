@@ -59,11 +59,11 @@ class LayerMeasures:
     attention_bias: float | None = None
 
     def largest_head(self, product: str) -> HeadMeasures:
-        """The head whose ``query_key`` or ``value_output`` has the largest spectral norm."""
+        """Return the head whose ``query_key`` or ``value_output`` has the largest spectral norm."""
         return max(self.heads, key=lambda head: getattr(head, product).spectral)
 
     def of_kind(self, kind: str) -> list[MatrixMeasures]:
-        """All matrices of one kind: a product of every head, or one matrix (or none)."""
+        """Return all matrices of one kind: a product of every head, or one matrix (or none)."""
         if kind in ("query_key", "value_output"):
             return [getattr(head, kind) for head in self.heads]
         return [self.matrices[kind]] if kind in self.matrices else []

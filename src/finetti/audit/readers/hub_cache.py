@@ -18,7 +18,7 @@ def cache_folder() -> Path:
 
 
 def find_snapshot(name: str) -> Path:
-    """The folder of the model's main revision, or of its only snapshot."""
+    """Return the folder of the model's main revision, or of its only snapshot."""
     if not NAME.fullmatch(name):
         raise InputError(f"There is no file or folder {name!r}.")
     folder = cache_folder() / f"models--{name.replace('/', '--')}"
