@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetti.boolean.certificate import EXACT_RTOL, Certificate, Check, describe_heads
-from finetti.boolean.compiler.compiler_options import name_bits
 from finetti.boolean.embeddings.weight_range import MAX_BYTES
 from finetti.boolean.explanation import Explanation
 from finetti.boolean.language.parser import as_function
-from finetti.boolean.language.rule import BooleanFunction, as_rows, binary_array
-from finetti.boolean.network.compiled_network import Network
+from finetti.boolean.language.rule import BooleanFunction, as_rows, binary_array, name_bits
+from finetti.boolean.network.cls_network import ClsNetwork
+from finetti.boolean.network.gate_network import GateNetwork
 from finetti.boolean.network.weight_file import read_network, save, save_torch
 from finetti.boolean.verify.verification import OnProgress, Verifier, make_verifier, verify
 from finetti.core.errors import FinettiError, InputError, bad_argument
@@ -32,7 +32,7 @@ class Compiled(RunResult):
     """What `compile_rule` and `load` give: a Transformer that computes a rule, and that shows what
     is known of it."""
 
-    network: Network  # its tokens, heads and lookups
+    network: ClsNetwork | GateNetwork  # its tokens, heads and lookups
     function: BooleanFunction  # the rule
     settings: dict[str, Any]  # how it was made: embedding, basis, width, margin, seed
 

@@ -8,9 +8,9 @@ import numpy as np
 from finetti.boolean.embeddings import EMBEDDINGS, find_embedding
 from finetti.boolean.embeddings.token_embedding import Embedding
 from finetti.boolean.embeddings.weight_range import MAX_BYTES
-from finetti.boolean.language.rule import BooleanFunction
+from finetti.boolean.language.rule import BooleanFunction, name_bits
 from finetti.core.errors import InputError
-from finetti.display.formatting import format_bytes, plural
+from finetti.display.formatting import format_bytes
 
 BASES = ("orthonormal", "random")
 GATES_ADVICE = "build it from gates with `gates=True`"
@@ -119,16 +119,6 @@ def check_options(
         float(margin),
         int(seed),
     )
-
-
-def name_bits(context_length: int) -> str:
-    """The bits of a context and their names.
-
-    >>> name_bits(1), name_bits(10)
-    ('1 bit, x0', '10 bits, x0 to x9')
-    """
-    last = f" to x{context_length - 1}" if context_length > 1 else ""
-    return f"{plural(context_length, 'bit')}, x0{last}"
 
 
 def _is_whole(number: Any, least: int) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetti.core.errors import InputError, bad_argument
+from finetti.display.formatting import plural
 
 MAX_VALUE = 1e6  # of a rule's values, and of the ratio of two of them
 MAX_SETTING_BITS = 16  # relevant bits whose settings are all run
@@ -24,6 +25,16 @@ def all_bits(n_bits: int) -> NDArray[np.uint8]:
     rows = np.arange(2**n_bits, dtype=np.uint32)[:, None]
     shifts = np.arange(n_bits - 1, -1, -1, dtype=np.uint32)
     return ((rows >> shifts) & 1).astype(np.uint8)
+
+
+def name_bits(context_length: int) -> str:
+    """The bits of a context and their names.
+
+    >>> name_bits(1), name_bits(10)
+    ('1 bit, x0', '10 bits, x0 to x9')
+    """
+    last = f" to x{context_length - 1}" if context_length > 1 else ""
+    return f"{plural(context_length, 'bit')}, x0{last}"
 
 
 def as_indices(indices: Iterable[Any], owner: str) -> tuple[int, ...]:

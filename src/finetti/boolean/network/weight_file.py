@@ -124,7 +124,7 @@ def save_torch(path: str | Path, weights: Tensors, rule: str) -> tuple[Path, Pat
 
 def read_network(
     path: str | Path, max_bytes: int
-) -> tuple[Network, BooleanFunction, dict[str, Any]]:
+) -> tuple[ClsNetwork | GateNetwork, BooleanFunction, dict[str, Any]]:
     """The network in a file, its rule, and how it was made."""
     path = Path(path)
     tensors, metadata = _read(path, max_bytes)

@@ -35,7 +35,7 @@ from finetti.boolean.verify.family_proof import (
     ChosenInputs,
     InputBound,
     all_settings,
-    attention_mass,
+    mass_and_lead,
     reader_row,
     setting_batches,
 )
@@ -180,7 +180,7 @@ class ClsVerifier:
             return 1.0, 0.0
         tables = self.network.float64
         own = tables.zero[:, head], tables.one[:, head], tables.always[head : head + 1]
-        return attention_mass(*self.network.embedding.worst_attention(*own, places))
+        return mass_and_lead(*self.network.embedding.worst_attention(*own, places))
 
     @property
     def reader_rows(self) -> tuple[ReaderRow, ...]:

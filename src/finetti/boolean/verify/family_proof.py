@@ -54,7 +54,7 @@ def all_settings(n_bits: int, limit: int) -> tuple[NDArray[np.uint8], str] | Non
     return None
 
 
-def attention_mass(meant: float, least: float, others: NDArray[np.float64]) -> tuple[float, float]:
+def mass_and_lead(meant: float, least: float, others: NDArray[np.float64]) -> tuple[float, float]:
     """The attention on what a head should read, and the lead of its scores, from exponentials."""
     top = float(others.max(initial=0.0))
     lead = math.log(least / top) if top > 0 and least > 0 else math.inf
@@ -69,7 +69,7 @@ def reader_row(
     **known: Any,
 ) -> ReaderRow:
     """The row of one reader, from what was measured of each of its reads: how many tokens it should
-    read, its largest error, and its `attention_mass`."""
+    read, its largest error, and its `mass_and_lead`."""
     worst = int((errors * sizes).argmax())
     masses, leads = zip(*seen, strict=True)
     return ReaderRow(

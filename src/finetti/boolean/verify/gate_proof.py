@@ -32,7 +32,7 @@ from finetti.boolean.verify.family_proof import (
     ChosenInputs,
     InputBound,
     all_settings,
-    attention_mass,
+    mass_and_lead,
     reader_row,
     setting_batches,
 )
@@ -166,7 +166,7 @@ class GateVerifier:
         attention, errors = network.float64.read_attention(), self._read_errors
         nothing = np.zeros(0)
         seen = [
-            attention_mass(*embedding.worst_attention(row, row, nothing, own))
+            mass_and_lead(*embedding.worst_attention(row, row, nothing, own))
             for row, own in zip(attention, self.places, strict=True)
         ]
         scales = np.concatenate([np.abs(block.scales) for block in network.blocks])

@@ -16,7 +16,6 @@ from finetti.boolean.certificate import (
 )
 from finetti.boolean.language.rule import BooleanFunction, all_bits, value_sizes, values_reason
 from finetti.boolean.network.cls_network import ClsNetwork
-from finetti.boolean.network.compiled_network import Network
 from finetti.boolean.network.gate_network import GateNetwork
 from finetti.boolean.network.sum_tables import SumTables
 from finetti.boolean.verify.cls_proof import ClsVerifier
@@ -32,14 +31,13 @@ Verifier = ClsVerifier | GateVerifier
 MIN_WORSE_RATIO = 1.01  # of a new counterexample to the last: the first ones are the simplest
 
 
-def make_verifier(network: Network, text: str = "") -> Verifier:
+def make_verifier(network: ClsNetwork | GateNetwork, text: str = "") -> Verifier:
     """The verifier of the network's family; ``text`` is its rule as it was written."""
     match network:
         case ClsNetwork():
             return ClsVerifier(network, text)
         case GateNetwork():
             return GateVerifier(network)
-    raise TypeError(f"no family of networks has a {type(network).__name__}")
 
 
 @np.errstate(all="ignore")  # float32 may fail, which is reported
