@@ -36,14 +36,15 @@ class Heads:
         """(B, K, G, T, H), (B, K, S, H), (B, K, S, D) and (B, K, S) or (B, K, G, T, S)."""
         batch, groups, members, length, span = self.shape
         query, key, value = (self._batched(array) for array in given[:3])
-        query = query.reshape(batch, length, groups, members, -1).transpose(0, 2, 3, 1, 4)
+        query = query.reshape(batch, length, groups, members, query.shape[-1])
+        query = query.transpose(0, 2, 3, 1, 4)
         keys, values = key.swapaxes(1, 2), value.swapaxes(1, 2)
         mask = self._joined_mask(given)
         if mask is None:
             return query, keys, values, None
         if self.has_own_masks:
             heads = groups * members
-            query = query.reshape(batch, heads, 1, length, -1)
+            query = query.reshape(batch, heads, 1, length, query.shape[-1])
             keys, values = (jnp.repeat(array, members, axis=1) for array in (keys, values))
             mask = jnp.broadcast_to(mask, (batch, groups, members, 1, span))
             return query, keys, values, mask.reshape(batch, heads, span)
@@ -63,8 +64,8 @@ class Heads:
             positions = members, bias.shape[3]
         bias = jnp.broadcast_to(bias, (*contexts, *positions, span))
         if self.has_own_masks:
-            return bias.reshape(batch * groups * members, -1, span)
-        return bias.reshape(contexts[0] * contexts[1], -1, span)
+            return bias.reshape(batch * groups * members, bias.shape[3], span)
+        return bias.reshape(contexts[0] * contexts[1], positions[0] * positions[1], span)
 
     def gate(self, gate: Float[Array, "B S K *rest"]) -> Float[Array, "C S *rest"]:
         """A gate of every key and head."""
