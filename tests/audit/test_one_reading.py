@@ -74,3 +74,11 @@ def test_of_an_adapter_and_its_base(network, tmp_path, counted):
     assert calls == {"read_checkpoint": 1, "map_checkpoint": 2, "check_shapes": 2}
     stored = {name: count for (name, _), count in numbers.items() if "lora_" not in name}
     assert stored == {name: array.size for name, array in arrays.items()}
+
+
+def test_several_checkpoints_share_the_measures_of_their_base():
+    base = make.synthetic("bert")[0]
+    one, two = ({k: np.float32(by) * a for k, a in base.items()} for by in (1.01, 1.02))
+    both = audit_checkpoint(one, two, base=base, heads=make.HEADS, quiet=True)
+    alone = audit_checkpoint(two, base=base, heads=make.HEADS, quiet=True)
+    assert both.found[1].to_dict() == alone.found[0].to_dict()

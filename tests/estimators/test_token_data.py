@@ -12,7 +12,7 @@ from finetti.bounds.random_features import (
     NetworkNorm,
     Target,
 )
-from finetti.bounds.sample import Sample
+from finetti.bounds.value import Sample
 from finetti.core.errors import InputError
 from finetti.estimators import (
     AttentionKernelRegressor,

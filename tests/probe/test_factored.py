@@ -1,10 +1,13 @@
 """The factored engine and the textbook's layer are one function, gradients included."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from finetti.core.errors import InputError
 from finetti.probe.cls_attention import dropped_tokens
 from finetti.probe.cls_attention.table_attention import _spread
 from finetti.probe.learners import factored_transformer as engine
@@ -68,6 +71,16 @@ def test_equal_to_the_textbook_under_the_same_masks(params, name, monkeypatch):
     # Else the masks could be ones.
     plain = wanted[0] if key is None else jax.jit(textbook, static_argnums=2)(params, None, None)
     assert np.allclose(wanted[0], plain, atol=1e-3) == (name == "none")
+
+
+def test_masks_that_would_repeat_are_refused():
+    """Entries are numbered by 32 bits: (m, n, d) of more than 2³² would wrap around."""
+    shape = jax.ShapeDtypeStruct
+    sizes = (8, 8), (8,), (2**27, 1, 8), (2**27, 8)
+    arrays = *(shape(size, jnp.float32) for size in sizes), shape((2, 2), jnp.uint32)
+    attend = functools.partial(dropped_tokens.dropped_attention, rates=(0.1, 0.0))
+    with pytest.raises(InputError, match="at most 67108864 samples, whose masks do not repeat"):
+        jax.eval_shape(attend, *arrays)
 
 
 def test_a_validation_in_chunks_is_the_same(params, monkeypatch):

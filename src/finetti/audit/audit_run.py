@@ -15,7 +15,7 @@ from finetti.audit.compare.weight_changes import WeightComparison
 from finetti.audit.measures.checkpoint_audit import CheckpointMeasurement
 from finetti.audit.measures.measurements import Audit
 from finetti.audit.measures.weight_readings import OnProgress, WeightReading, walk_weights
-from finetti.bounds.sample import Sample
+from finetti.bounds.value import Sample
 from finetti.core.arguments import as_positive
 from finetti.core.errors import InputError
 from finetti.display.progress import Progress, progress_bar

@@ -15,7 +15,7 @@ from .evaluation.sweep import sweep as sweep
 from .registry import Registry as Registry
 from .registry import build_bounds as build_bounds
 from .registry import load_bounds as load_bounds
-from .sample import Sample as Sample
 from .value import BoundValue as BoundValue
 from .value import Comparison as Comparison
+from .value import Sample as Sample
 from .value import Term as Term

@@ -9,8 +9,7 @@ from typing import Any, ClassVar, Literal, Self, get_args
 
 from finetti.bounds.count_solver import COUNTS, solve
 from finetti.bounds.description import NAMES, READ, BoundSettings, Description
-from finetti.bounds.sample import Sample
-from finetti.bounds.value import OF_THE_LOSS, BoundKind, BoundValue, Term
+from finetti.bounds.value import OF_THE_LOSS, BoundKind, BoundValue, Sample, Term
 from finetti.core.arguments import Form, as_norm, as_whole, check_form
 from finetti.core.checked_fields import Checked, checked, one_of
 from finetti.core.errors import UnsupportedError

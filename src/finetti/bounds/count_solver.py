@@ -8,8 +8,7 @@ from typing import Any
 
 import scipy
 
-from finetti.bounds.sample import Sample
-from finetti.bounds.value import OF_THE_LOSS, BoundValue, Term, format_exp
+from finetti.bounds.value import OF_THE_LOSS, BoundValue, Sample, Term, format_exp
 from finetti.core.arguments import as_positive
 from finetti.core.errors import InputError, UnsupportedError, bad_argument
 

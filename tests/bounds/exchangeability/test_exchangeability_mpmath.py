@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from finetti.bounds import exchangeability as bounds
-from finetti.bounds.sample import Sample
+from finetti.bounds.value import Sample
 
 
 @pytest.fixture(autouse=True)

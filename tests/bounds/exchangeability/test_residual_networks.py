@@ -8,7 +8,7 @@ import pytest
 from finetti.bounds import BoundSettings
 from finetti.bounds import exchangeability as bounds
 from finetti.bounds.exchangeability.layer_constants import log_deviation
-from finetti.bounds.sample import Sample
+from finetti.bounds.value import Sample
 from finetti.core.errors import InputError
 
 SAMPLE = Sample(10**6, 50, input_norm=1.7, loss_lipschitz=4.0, loss_bound=4.0, delta=0.01)

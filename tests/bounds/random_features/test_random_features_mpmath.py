@@ -28,7 +28,7 @@ from finetti.bounds.random_features import (
 from finetti.bounds.random_features.arc_cosine_series import log_arc_cosine_coefficients
 from finetti.bounds.random_features.correlation_targets import largest_value
 from finetti.bounds.random_features.polynomial_targets import squared_norms
-from finetti.bounds.sample import Sample
+from finetti.bounds.value import Sample
 
 
 @pytest.fixture(autouse=True)

@@ -38,14 +38,13 @@ def as_projections(
     value_weights: ArrayLike,
     output_weights: ArrayLike | None = None,
     *,
-    dimension: int | None = None,
     own_queries: bool = False,
 ) -> tuple[Array, Array, Array, Any]:
     """W_q, W_k, W_v, W_o of one head or several, with the ``axes`` (…, d, k), (…, d, v), (…, v, o).
 
     The heads are leading axes. ``own_queries`` lets queries have another dimension than tokens.
     """
-    sizes = (*(None,) * (axes[0].count(",") - 1), dimension, None)
+    sizes = (None,) * (axes[0].count(",") + 1)
     queries = as_weights(query_weights, "query_weights", owner, axes[0], sizes)
     *heads, _, width = queries.shape
     sizes = (*heads, None, width) if own_queries else queries.shape

@@ -14,11 +14,10 @@ from finetti.boolean.certificate import NormBound
 from finetti.boolean.embeddings.token_embedding import HeadBounds
 from finetti.boolean.network.compiled_network import Network
 from finetti.boolean.network.lookup import Lookup
-from finetti.bounds.sample import Sample
 from finetti.bounds.sparse_variables.array_norms import head_norms
 from finetti.bounds.sparse_variables.head_class import HeadClass, MultiHeadClass, SoftmaxHeadNorms
 from finetti.bounds.sparse_variables.transformer_theorems import HeadCovering, MultiHeadCovering
-from finetti.bounds.value import BoundValue
+from finetti.bounds.value import BoundValue, Sample
 from finetti.core.numerics.extremes import largest_of
 
 N_SAMPLES = 1000  # m, how many sequences the covers are for

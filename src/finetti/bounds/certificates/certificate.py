@@ -11,8 +11,7 @@ from typing import Any, ClassVar
 
 from finetti.bounds import description as fields
 from finetti.bounds.bound import Bound
-from finetti.bounds.sample import Sample
-from finetti.bounds.value import log_of
+from finetti.bounds.value import Sample, log_of
 from finetti.core.arguments import as_real, as_whole
 from finetti.core.errors import InputError, bad_argument
 

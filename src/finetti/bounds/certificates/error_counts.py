@@ -13,8 +13,7 @@ from finetti.bounds.certificates.certificate import (
     Certificate,
     needed_loss,
 )
-from finetti.bounds.sample import Sample
-from finetti.bounds.value import BoundValue, exp_of, log_of
+from finetti.bounds.value import BoundValue, Sample, exp_of, log_of
 from finetti.core.arguments import as_norm, as_whole
 from finetti.core.errors import bad_argument
 from finetti.core.numerics.extremes import largest_of

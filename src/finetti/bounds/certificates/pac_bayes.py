@@ -6,8 +6,7 @@ from typing import Any, ClassVar
 from finetti.bounds import description as fields
 from finetti.bounds.certificates.certificate import INDEPENDENT, Certificate, needed_loss
 from finetti.bounds.certificates.error_counts import upper_relative_entropy
-from finetti.bounds.sample import Sample
-from finetti.bounds.value import BoundValue, exp_of, log_of
+from finetti.bounds.value import BoundValue, Sample, exp_of, log_of
 from finetti.core.arguments import as_norm, as_positive, as_whole
 
 

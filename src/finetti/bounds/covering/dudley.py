@@ -12,8 +12,7 @@ import numpy as np
 import scipy
 
 from finetti.bounds.bound import Bound
-from finetti.bounds.sample import Sample
-from finetti.bounds.value import BoundValue, Term, log_of, split_in_proportion, summed
+from finetti.bounds.value import BoundValue, Sample, Term, log_of, split_in_proportion, summed
 from finetti.core.arguments import Form, check_form
 from finetti.core.numerics.extremes import smallest_of
 from finetti.core.numerics.logspace import log_subtract, log_sum

@@ -14,8 +14,7 @@ from finetti.bounds.covering.dudley import (
     printed_gap,
 )
 from finetti.bounds.covering.radius_grid import RadiusGrid, RoundedClass
-from finetti.bounds.sample import Sample
-from finetti.bounds.value import BoundValue, Term, log_of
+from finetti.bounds.value import BoundValue, Sample, Term, log_of
 from finetti.core.arguments import Form
 from finetti.core.errors import bad_argument
 from finetti.core.numerics.extremes import smallest_of

@@ -20,8 +20,7 @@ from finetti.bounds.evaluation.sweep import (
 from finetti.bounds.evaluation.sweep import sweep as sweep_bounds
 from finetti.bounds.evaluation.symbols import explain_symbols
 from finetti.bounds.registry import build_bounds, load_bounds, unread_norms
-from finetti.bounds.sample import Sample
-from finetti.bounds.value import BoundValue, Comparison, finite
+from finetti.bounds.value import BoundValue, Comparison, Sample, finite
 from finetti.core.arguments import Form
 from finetti.core.errors import InputError
 from finetti.core.files import parse_json, read_file

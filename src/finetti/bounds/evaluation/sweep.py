@@ -12,8 +12,7 @@ from finetti.bounds.count_solver import COUNTS, check_goal
 from finetti.bounds.count_solver import solve as solve_for
 from finetti.bounds.description import BoundSettings, map_norms
 from finetti.bounds.registry import check_norms, unread_norms
-from finetti.bounds.sample import Sample
-from finetti.bounds.value import BoundValue, exp_of
+from finetti.bounds.value import BoundValue, Sample, exp_of
 from finetti.core.arguments import Form
 from finetti.core.errors import FinettiError, InputError, UnsupportedError, bad_argument
 from finetti.display.card import Card, Table

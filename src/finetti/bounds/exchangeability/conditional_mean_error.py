@@ -5,8 +5,7 @@ from typing import ClassVar
 
 from finetti.bounds import description as fields
 from finetti.bounds.bound import Bound
-from finetti.bounds.sample import Sample
-from finetti.bounds.value import BoundValue, Term, log_of, summed
+from finetti.bounds.value import BoundValue, Sample, Term, log_of, summed
 
 
 def log_mean_deviation(

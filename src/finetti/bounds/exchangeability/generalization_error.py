@@ -10,8 +10,7 @@ from finetti.bounds.bound import ASSUMED_OF_A_SAMPLE
 from finetti.bounds.covering.ball_cover import log_count_cover
 from finetti.bounds.covering.dudley import LOG_3, LOG_12, dudley_quadrature, log_confidence
 from finetti.bounds.exchangeability.layer_coverings import FullTransformerBound
-from finetti.bounds.sample import Sample
-from finetti.bounds.value import BoundValue, Term, log_of, split_in_proportion, summed
+from finetti.bounds.value import BoundValue, Sample, Term, log_of, split_in_proportion, summed
 from finetti.core.arguments import as_norm
 from finetti.core.checked_fields import checked
 

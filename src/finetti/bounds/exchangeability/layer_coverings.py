@@ -9,8 +9,7 @@ from finetti.bounds.bound import FIXED_POSITIONS, IN_THE_TOKENS, NO_LAYER_NORM, 
 from finetti.bounds.covering.ball_cover import log_count_cover
 from finetti.bounds.exchangeability.layer_constants import log_deviation
 from finetti.bounds.exchangeability.residual_class import FullTransformer
-from finetti.bounds.sample import Sample
-from finetti.bounds.value import BoundValue, Term, split_in_proportion, summed
+from finetti.bounds.value import BoundValue, Sample, Term, split_in_proportion, summed
 
 PRINTED = "As printed it is no bound: see errata 5, 6 and 9 of paper E."
 

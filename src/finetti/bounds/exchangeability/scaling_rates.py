@@ -15,8 +15,7 @@ from finetti.bounds.exchangeability.residual_class import (
     FullLayerNorms,
     FullTransformer,
 )
-from finetti.bounds.sample import Sample
-from finetti.bounds.value import BoundValue, Term, log_of, summed
+from finetti.bounds.value import BoundValue, Sample, Term, log_of, summed
 from finetti.core.arguments import Form, as_positive
 from finetti.core.errors import bad_argument
 from finetti.core.numerics.log_number import LogNumber

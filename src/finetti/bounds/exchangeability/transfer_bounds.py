@@ -6,8 +6,7 @@ import numpy as np
 
 from finetti.bounds import description as fields
 from finetti.bounds.bound import Bound
-from finetti.bounds.sample import Sample
-from finetti.bounds.value import BoundValue, Term, summed
+from finetti.bounds.value import BoundValue, Sample, Term, summed
 from finetti.core.arguments import check_finite
 from finetti.core.errors import bad_argument
 from finetti.core.numerics.log_number import LogNumber

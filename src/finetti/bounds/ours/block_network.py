@@ -20,8 +20,7 @@ from finetti.bounds.ours.cover_allocation import LengthFreeComposition
 from finetti.bounds.ours.feed_forward_components import FeedForwardPiece, GatedPiece
 from finetti.bounds.ours.head_components import AttentionPiece, ProductHeadPiece
 from finetti.bounds.ours.weight_classes import GainWeights, MatrixWeights
-from finetti.bounds.sample import Sample
-from finetti.bounds.value import log_of
+from finetti.bounds.value import Sample, log_of
 from finetti.core.arguments import Form, as_positive
 from finetti.core.checked_fields import checked, one_of
 from finetti.core.errors import bad_argument

@@ -22,9 +22,9 @@ from finetti.bounds.ours.block_network import BlockNetwork
 from finetti.bounds.ours.cover_allocation import LengthFreeComposition, WeightCover, WeightError
 from finetti.bounds.ours.one_ball import OneBallComposition
 from finetti.bounds.ours.weight_classes import MatrixWeights, RowWeights
-from finetti.bounds.sample import Sample
 from finetti.bounds.sparse_variables.transformer_class import TransformerClass
 from finetti.bounds.sparse_variables.transformer_theorems import ASSUMED_OF_THE_LAYERS
+from finetti.bounds.value import Sample
 
 CoverKind = Literal["apart", "together"]
 ASSUMED_OF_BLOCKS = (

@@ -15,9 +15,8 @@ from finetti.bounds.ours.block_theorems import projected_composition
 from finetti.bounds.ours.cover_allocation import WeightError
 from finetti.bounds.ours.one_ball import OneBallComposition
 from finetti.bounds.ours.weight_classes import RowWeights
-from finetti.bounds.sample import Sample
 from finetti.bounds.sparse_variables.transformer_class import TransformerClass
-from finetti.bounds.value import log_of
+from finetti.bounds.value import Sample, log_of
 from finetti.core.errors import bad_argument
 
 

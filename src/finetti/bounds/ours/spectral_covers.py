@@ -15,8 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from finetti.bounds import description as fields
 from finetti.bounds.bound import Bound
 from finetti.bounds.covering.ball_cover import count_cover
-from finetti.bounds.sample import Sample
-from finetti.bounds.value import BoundValue, Term, log_of
+from finetti.bounds.value import BoundValue, Sample, Term, log_of
 from finetti.core.checked_fields import real
 from finetti.core.numerics.logspace import log_binomial
 

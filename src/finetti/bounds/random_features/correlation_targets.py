@@ -12,8 +12,7 @@ from finetti.bounds import description as fields
 from finetti.bounds.bound import Bound
 from finetti.bounds.random_features.polynomial_targets import check_coefficients
 from finetti.bounds.random_features.target_norms import ASSUMED_OF_RANDOM_HEADS, BIASED_HEADS
-from finetti.bounds.sample import Sample
-from finetti.bounds.value import BoundValue, Term, log_of, summed
+from finetti.bounds.value import BoundValue, Sample, Term, log_of, summed
 from finetti.core.arguments import as_whole
 from finetti.core.errors import bad_argument
 

@@ -19,8 +19,7 @@ from finetti.bounds.random_features.target_norms import (
     BIASED_HEADS,
     attention_terms,
 )
-from finetti.bounds.sample import Sample
-from finetti.bounds.value import BoundValue, Term, format_exp, log_of, summed
+from finetti.bounds.value import BoundValue, Sample, Term, format_exp, log_of, summed
 from finetti.core.arguments import Form, as_positive
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.numerics.logspace import log_sum

@@ -14,8 +14,7 @@ from finetti.bounds.random_features.arc_cosine_series import (
     log_stated_constant,
 )
 from finetti.bounds.random_features.polynomial_targets import Component, Target
-from finetti.bounds.sample import Sample
-from finetti.bounds.value import BoundValue, Term, log_of, summed
+from finetti.bounds.value import BoundValue, Sample, Term, log_of, summed
 from finetti.core.arguments import Form, check_form
 from finetti.core.numerics.logspace import log_binomial
 

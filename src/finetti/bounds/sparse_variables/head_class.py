@@ -12,9 +12,8 @@ from finetti.bounds.bound import Bound, NetworkShape, PositionKind
 from finetti.bounds.covering.composition import Composition, Matrix
 from finetti.bounds.covering.network_bounds import NetworkClass
 from finetti.bounds.description import BoundSettings
-from finetti.bounds.sample import Sample
 from finetti.bounds.sparse_variables.array_norms import head_norms, query_key
-from finetti.bounds.value import OF_THE_LOSS, log_of
+from finetti.bounds.value import OF_THE_LOSS, Sample, log_of
 from finetti.core.arguments import Form, as_norm
 from finetti.core.errors import bad_argument
 from finetti.core.numerics.logspace import log_sum

@@ -10,10 +10,9 @@ from finetti.attention.networks.softmax_constants import softmax_constant
 from finetti.bounds import description as fields
 from finetti.bounds.covering.linear_covering import log_log_linear_cover
 from finetti.bounds.covering.network_bounds import NetworkBound, log_log_points
-from finetti.bounds.sample import Sample
 from finetti.bounds.sparse_variables.head_class import HeadClass
 from finetti.bounds.sparse_variables.transformer_theorems import ASSUMED_OF_A_HEAD
-from finetti.bounds.value import BoundValue, Term, summed
+from finetti.bounds.value import BoundValue, Sample, Term, summed
 from finetti.core.errors import bad_argument
 from finetti.core.numerics.logspace import log_sum
 

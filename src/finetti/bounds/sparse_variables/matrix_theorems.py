@@ -10,8 +10,7 @@ from finetti.bounds.covering.dudley import (
     printed_gap,
 )
 from finetti.bounds.covering.linear_covering import best_refined_cover, log_log_linear_cover
-from finetti.bounds.sample import Sample
-from finetti.bounds.value import BoundValue, Term, log_of
+from finetti.bounds.value import BoundValue, Sample, Term, log_of
 
 
 class LinearCovering(Bound):

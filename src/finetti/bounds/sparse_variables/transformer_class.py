@@ -17,10 +17,9 @@ from finetti.attention.lipschitz.sparse_constants import (
 from finetti.bounds import description as fields
 from finetti.bounds.bound import NetworkShape, NormalizationKind
 from finetti.bounds.covering.composition import Composition, Matrix
-from finetti.bounds.sample import Sample
 from finetti.bounds.sparse_variables.array_norms import head_norms, query_key
 from finetti.bounds.sparse_variables.head_class import SoftmaxClass
-from finetti.bounds.value import log_of
+from finetti.bounds.value import Sample, log_of
 from finetti.core.arguments import Form
 from finetti.core.errors import bad_argument
 from finetti.core.linalg.norms import max_column_norm, spectral

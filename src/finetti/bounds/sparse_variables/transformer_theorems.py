@@ -21,10 +21,9 @@ from finetti.bounds.covering.network_bounds import (
     NetworkGap,
     log_log_points,
 )
-from finetti.bounds.sample import Sample
 from finetti.bounds.sparse_variables.head_class import HeadClass, MultiHeadClass
 from finetti.bounds.sparse_variables.transformer_class import TransformerClass
-from finetti.bounds.value import BoundValue, Term, log_of
+from finetti.bounds.value import BoundValue, Sample, Term, log_of
 from finetti.core.numerics.extremes import largest_of
 from finetti.core.numerics.log_number import LogNumber
 

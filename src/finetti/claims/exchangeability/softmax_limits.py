@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from finetti import attention, kernels, latent
+from finetti import attention, core, kernels, latent
 from finetti.claims.claim import DERIVED, Claim, Context, Control, Erratum, claim
 from finetti.claims.evidence import Evidence, at_most, trend, within
 from finetti.claims.measures import Agreement, normalized, slope_of_means, unit_vectors
