@@ -4,7 +4,7 @@
     python benchmarks/family.py --threads 1 --clock cpu       # where others use the machine, too
 
 Causal calls over L = 4096 keys, float32, as many queries as keys. The recurrence is that of
-`finetti.attention.fast_weights.recurrence` under `jax.lax.scan`, S d_v×d_k as in its definition;
+`tests/recurrence.py` under `jax.lax.scan`, S d_v×d_k as in its definition;
 "transposed" is the same with Sᵀ, whose products XLA fuses into one pass over the state. All run in
 one process, in turns; the least time of all rounds counts. The rate of Finetti is that of the
 products it makes, and "of GEMM" what this is of a 2048³ product in the same process.
@@ -13,6 +13,8 @@ products it makes, and "of GEMM" what this is of a 2048³ product in the same pr
 import argparse
 import itertools
 import os
+import sys
+from pathlib import Path
 
 from harness import CLOCKS, gemm_gflops, least_seconds
 
@@ -47,7 +49,9 @@ def programs(name, heads, width, gradient):
     import numpy as np
 
     from finetti.attention import DeltaRule, LinearAttention
-    from finetti.attention.fast_weights.recurrence import recurrence
+
+    sys.path.append(str(Path(__file__).parents[1] / "tests"))
+    from recurrence import recurrence
 
     rng = np.random.default_rng(0)
     shape = (heads, LENGTH, width)

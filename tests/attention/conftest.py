@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finetti.attention.cme import conditional_mean
-from finetti.attention.cme import mixed_precision as checked
+from finetti.attention import context_batch
+from finetti.attention.cme import mixed_precision
 
 
 class Context(NamedTuple):
@@ -30,8 +30,8 @@ def context():
 
 @pytest.fixture
 def recompiled(monkeypatch):
-    """CME attention compiles anew, with what a test patches; what was compiled before is kept."""
-    fresh = functools.cache(conditional_mean._compiled.__wrapped__)
-    monkeypatch.setattr(conditional_mean, "_compiled", fresh)
+    """Attention compiles anew, with what a test patches; what was compiled before is kept."""
+    fresh = functools.cache(context_batch._program.__wrapped__)
+    monkeypatch.setattr(context_batch, "_program", fresh)
     mean64 = jax.jit(lambda solver, *arguments: solver.mean64(*arguments), static_argnums=0)
-    monkeypatch.setattr(checked, "_mean64", mean64)
+    monkeypatch.setattr(mixed_precision, "_mean64", mean64)

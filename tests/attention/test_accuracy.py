@@ -16,9 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finetti.attention import ConditionalMean, KernelSmoother, cme_solve, kernel_attention
+from finetti.attention import ConditionalMean, KernelSmoother, kernel_attention
 from finetti.core.linalg import block_cg
-from finetti.core.linalg.positive_definite import Status
 from finetti.kernels import RBF, Linear
 
 pytestmark = pytest.mark.rounding
@@ -108,9 +107,6 @@ def test_what_did_not_converge_is_no_answer(impatient):
     assert missing[0].any()
     assert not missing[1].any()
     np.testing.assert_allclose(mean[~missing], exact[~missing], atol=1e-4)
-    solution = cme_solve(keys, keys, values, mask, **options)
-    assert solution.status.tolist() == [Status.NOT_CONVERGED, Status.SOLVED]
-    assert "1 of 2 contexts: Conjugate gradients did not converge" in solution.advice
     gradient = jax.jit(
         jax.grad(lambda values: ConditionalMean(RBF(), **options)(keys[0], keys[0], values).sum())
     )(values[0])

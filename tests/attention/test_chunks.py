@@ -6,10 +6,17 @@ import numpy as np
 import pytest
 from jax.extend.core import jaxprs_in_params
 
-from finetti.attention import DeltaRule, LinearAttention
-from finetti.attention.fast_weights import state_attention as base
-from finetti.attention.fast_weights.recurrence import recurrence
+from finetti.attention import (
+    DeltaRule,
+    LinearAttention,
+    context_batch,
+    delta_rule_attention,
+)
+from finetti.attention.fast_weights import state_attention
+from finetti.attention.fast_weights.chunked_scan import UpdateRule
+from finetti.core.errors import InputError
 from finetti.kernels import Polynomial
+from recurrence import recurrence
 
 pytestmark = pytest.mark.rounding
 
@@ -111,6 +118,37 @@ def test_equal_keys_are_no_problem():
             np.testing.assert_allclose(answer, exact, atol=1e-3)
 
 
+@pytest.mark.parametrize("width", [(), (3,)])
+def test_gates_per_token_are_the_recurrence(width):
+    """Also in float32 after a decay to nothing, where a running sum would lose its digits."""
+    rng = np.random.default_rng(3)
+    length = 70
+    tokens = [rng.normal(size=(length, 1, size)) for size in (3, 3, 2)]
+    step = rng.uniform(0, 2, size=(length, 1))
+    decay = rng.uniform(0.9, 1.0, size=(length, 1, *width))
+    decay[[9, 20, 21]] = 1e-38
+    rule = UpdateRule(jnp.asarray(step[:, 0]), jnp.log(jnp.asarray(decay[:, 0])))
+    exact, _ = recurrence(rule, *(jnp.asarray(each[:, 0]) for each in tokens))
+    for dtype, atol in ((np.float64, 1e-10), (np.float32, 1e-5)):
+        gates = {"step": step.astype(dtype), "decay": decay.astype(dtype)}
+        found = delta_rule_attention(*(t.astype(dtype) for t in tokens), is_causal=True, **gates)
+        answers = np.asarray(found[:, 0], float)
+        np.testing.assert_allclose(answers, exact, rtol=0, atol=atol * np.abs(exact).max())
+
+
+def test_gates_are_checked():
+    tokens = jnp.ones((3, 1, 4, 2, 3))
+    for gates, words in (
+        ({"decay": 0.5, "log_decay": -1.0}, "not both"),
+        ({"decay": 1.1}, "`decay` argument .* between 0 and 1"),
+        ({"log_decay": jnp.ones((4, 2))}, "`log_decay` argument"),
+        ({"step": jnp.ones((3, 2))}, r"`step` argument .* broadcastable to \(1, 4, 2\)"),
+        ({"step": 2.5}, "`step` argument .* between 0 and 2"),
+    ):
+        with pytest.raises(InputError, match=words):
+            delta_rule_attention(*tokens, **gates)
+
+
 def test_the_program_has_no_loop_over_tokens():
     tokens = [jax.ShapeDtypeStruct((512, 4), jnp.float64)] * 3
     for module in (LinearAttention(), DeltaRule(1.0, 0.9)):
@@ -129,14 +167,14 @@ def lengths_of_scans(jaxpr):
 
 
 @pytest.mark.parametrize("name", ["linear", "delta with decay"])
-def test_contexts_one_after_the_other_are_contexts_together(name, monkeypatch):
+def test_contexts_one_after_the_other_are_contexts_together(name, monkeypatch, recompiled):
     """Long contexts take turns, short ones run under one `vmap`: values, gradients and masks."""
     tokens = [jnp.stack([array, array[::-1], 2 * array]) for array in (QUERY, KEYS, VALUES)]
     masks = jnp.stack([MASK, ~MASK, MASK[::-1]])
     found = []
     for entries in (1, 2**14):
-        monkeypatch.setattr(base, "MIN_ALONE_ENTRIES", entries)
-        base.run_rule.cache_clear()
+        context_batch._program.cache_clear()
+        monkeypatch.setattr(state_attention, "MIN_ALONE_ENTRIES", entries)
         module = MEMBERS[name]()
 
         def loss(*tokens, module=module):
@@ -146,7 +184,6 @@ def test_contexts_one_after_the_other_are_contexts_together(name, monkeypatch):
         program = jax.make_jaxpr(lambda *tokens, module=module: module(*tokens, masks))(*tokens)
         gradients, out = jax.jit(jax.grad(loss, argnums=(0, 1, 2), has_aux=True))(*tokens)
         found.append(("remat" in str(program) or "checkpoint" in str(program), [out, *gradients]))
-    base.run_rule.cache_clear()
     assert [each[0] for each in found] == [True, False]
     for turns, together in zip(found[0][1], found[1][1], strict=True):
         np.testing.assert_allclose(turns, together, rtol=0, atol=1e-12)

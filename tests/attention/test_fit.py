@@ -47,8 +47,6 @@ def test_the_profile_has_its_top_at_the_fit_and_gives_an_interval(fit):
     assert low < float(fit.module.ridge) < high
     assert low < 0.01 < high  # the truth
     assert 0.5 < np.log(high / low) < 2  # about 2·1.96·√(2/40) = 0.88
-    chart = fit.plot("ridge")
-    assert "95 %" in str(chart["title"])
     with pytest.raises(InputError, match="lengthscale"):
         fit.profile("nothing")
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from finetti.attention import ConditionalMean, KernelSmoother, Softmax, cme_attention
-from finetti.attention.cme.plan import ROUTES
+from finetti.attention.cme.conditional_mean import ROUTES
 from finetti.attention.cme.routes import Call
 from finetti.kernels import RBF, Exponential, Linear, Matern, Polynomial
 

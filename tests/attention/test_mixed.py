@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from finetti.attention import ConditionalMean
-from finetti.attention.cme import float32_factor as mixed
-from finetti.attention.cme import mixed_precision as checked
+from finetti.attention.cme import mixed_precision
+from finetti.attention.cme.float32_factor import Float32Factor
 from finetti.attention.cme.gram_products import KeySystem, key_noise
 from finetti.attention.context_batch import ContextArrays
 from finetti.kernels import RBF, Linear
@@ -86,7 +86,7 @@ def test_gradients_of_a_scaled_kernel(tokens, ridge):
 def test_the_branch_in_float64_is_the_route_in_float64(tokens, mask):
     rows = [jnp.asarray(array, jnp.float64) for array in tokens]
     rows[2] = jnp.where(mask[:, None], rows[2], 0.0)  # as its callers have it
-    read = jax.jit(mixed.Mixed().mean64)
+    read = jax.jit(Float32Factor().mean64)
     for ridge in (0.1, 1e-6):
         found = read(RBF(), jnp.asarray(ridge), ContextArrays(*rows, jnp.asarray(mask)))
         exact = ConditionalMean(RBF(), ridge=ridge, route="cholesky")(*rows, mask)
@@ -96,7 +96,7 @@ def test_the_branch_in_float64_is_the_route_in_float64(tokens, mask):
 @jax.jit
 def solved(keys, values):
     """What the checks look at: the system, and α."""
-    solver, kernel = mixed.Mixed(), RBF()
+    solver, kernel = Float32Factor(), RBF()
     system = KeySystem(kernel, keys, key_noise(kernel, jnp.float32(0.1), keys), None)
     return system, solver.solve(solver.prepare(system), None, values)
 
@@ -108,8 +108,8 @@ def test_the_checks_see_what_is_wrong(tokens):
 
     @jax.jit
     def accepted(alpha):
-        little = checked._rounds_little(values, alpha, one)
-        return little & checked._rows_agree(system, values, alpha, one)
+        little = mixed_precision._rounds_little(values, alpha, one)
+        return little & mixed_precision._rows_agree(system, values, alpha, one)
 
     assert accepted(alpha)
     assert not accepted(0 * alpha)
@@ -118,7 +118,7 @@ def test_the_checks_see_what_is_wrong(tokens):
     assert not accepted(alpha * 1.001)
     noise = system.noise
     missed = values - (system.kernel.gram(system.keys) @ alpha + noise[:, None] * alpha)
-    is_close = jax.jit(lambda *arguments: checked._is_close(*arguments).all())
+    is_close = jax.jit(lambda *arguments: mixed_precision._is_close(*arguments).all())
     assert is_close(alpha, missed, noise)
     assert not is_close(alpha, missed + 1e-4, noise)
     assert not is_close(alpha, missed * jnp.nan, noise)
@@ -131,7 +131,7 @@ def test_float32_answers_on_plain_data(tokens, monkeypatch, recompiled):
     def fails(*_):
         return jnp.full((7, 3), jnp.nan)
 
-    monkeypatch.setattr(mixed.Mixed, "mean64", fails)
+    monkeypatch.setattr(Float32Factor, "mean64", fails)
     arguments = jnp.log(jnp.float32(0.1)), *tokens
     found = jax.jit(jax.value_and_grad(loss("mixed"), argnums=(0, 1, 2, 3)))(*arguments)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found))

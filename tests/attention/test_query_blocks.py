@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finetti.attention import KernelSmoother, Softmax, blocks, rows
+from finetti.attention import KernelSmoother, Softmax, context_batch
 from finetti.core.errors import InputError
 from finetti.kernels import RBF
 
@@ -18,12 +18,10 @@ CAUSAL = np.tril(np.ones((LENGTH, LENGTH), bool))
 
 
 @pytest.fixture(params=[2**19, 4 * LENGTH], ids=["one block", "three blocks"])
-def block_entries(request, monkeypatch):
+def block_entries(request, monkeypatch, recompiled):
     """11 queries at once, or 4, 4 and 3."""
-    monkeypatch.setattr(blocks, "MAX_BLOCK_ENTRIES", request.param)
-    # Compiled anew, with what is patched; what was compiled before is kept.
-    fresh = functools.cache(rows._compiled.__wrapped__)
-    monkeypatch.setattr(rows, "_compiled", fresh)
+    monkeypatch.setattr(context_batch, "MAX_BLOCK_ENTRIES", request.param)
+    monkeypatch.setattr(context_batch, "MAX_SHARED_ENTRIES", request.param)
 
 
 def draw(batch=2):
@@ -50,7 +48,8 @@ def answer_and_gradients(read, module, tokens, mask):
 
 @members
 @pytest.mark.parametrize(
-    ("per_query", "is_causal"), [(True, False), (True, True), (False, True), (None, True)]
+    ("per_query", "is_causal"),
+    [(True, False), (True, True), (False, True), (None, True), (False, False)],
 )
 def test_values_and_gradients_are_those_of_the_loop(module, per_query, is_causal, block_entries):
     tokens, masks = draw()
@@ -95,5 +94,5 @@ def test_memory_is_linear_in_the_length():
         return jnp.sum(Softmax()(*tokens, is_causal=True))
 
     text = str(jax.make_jaxpr(jax.grad(loss, argnums=(0, 1, 2)))(*tokens))
-    assert f"[{blocks.MAX_BLOCK_ENTRIES // length},{length}]" in text
+    assert f"[{context_batch.MAX_BLOCK_ENTRIES // length},{length}]" in text
     assert f"[{length},{length}]" not in text

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy
 
-from finetti.attention import blocks
+from finetti.attention import context_batch
 from finetti.attention.random_features.random_feature_attention import RandomFeatureAttention
 from finetti.attention.random_features.random_feature_mlp import RandomFeatureMLP
 
@@ -75,7 +75,7 @@ def reference_features(options, draws, query, keys, xp=np):
 @pytest.fixture
 def _tiny_blocks(monkeypatch):
     """Every loop over blocks runs and leaves a remainder."""
-    monkeypatch.setattr(blocks, "MAX_BLOCK_ENTRIES", 2 * N)
+    monkeypatch.setattr(context_batch, "MAX_BLOCK_ENTRIES", 2 * N)
 
 
 def check_values(options, n_heads, count):

@@ -136,6 +136,45 @@ def test_values_and_gradients(member, kernel):
             np.testing.assert_allclose(ridge.grad, gradients[4], atol=1e-10, rtol=1e-10)
 
 
+@pytest.mark.parametrize("mask", ["none", "causal-keys", "own", "per-head"])
+def test_gates_of_the_delta_rule(mask):
+    """Per token and head, per channel, by logarithms, and gates that forget everything."""
+    query, key, value, cotangent = draw()
+    tokens = query, key, value
+    rng = np.random.default_rng(2)
+    step = rng.uniform(0, 2, size=(BATCH, GROUPS, SPAN))
+    kept, is_causal = MASKS[mask]
+
+    @jax.jit
+    def in_jax_program(gates, *given):
+        def answer(*given):
+            turned = {name: jnp.swapaxes(gate, 1, 2) for name, gate in gates.items()}
+            given = (jnp.swapaxes(each, 1, 2) for each in given)
+            out = in_jax.delta_rule_attention(*given, mask=kept, is_causal=is_causal, **turned)
+            return jnp.swapaxes(out, 1, 2)
+
+        out, pull = jax.vjp(answer, *given)
+        return out, pull(cotangent)
+
+    for width, name in (((), "decay"), ((WIDTH,), "decay"), ((WIDTH,), "log_decay")):
+        decay = rng.uniform(0.1, 1.0, size=(BATCH, GROUPS, SPAN, *width))
+        decay[:, 1, 3] = 1e-200
+        gates = {"step": step, name: decay if name == "decay" else np.log(decay)}
+        tensors = [torch.tensor(each, requires_grad=True) for each in tokens]
+        found = in_torch.delta_rule_attention(
+            *tensors,
+            attn_mask=None if kept is None else torch.tensor(kept),
+            is_causal=is_causal,
+            enable_gqa=True,
+            **{name: torch.tensor(gate) for name, gate in gates.items()},
+        )
+        wanted, gradients = in_jax_program(gates, *tokens)
+        np.testing.assert_allclose(found.detach(), wanted, atol=1e-10, rtol=0)
+        found.backward(torch.tensor(cotangent))
+        for tensor, gradient in zip(tensors, gradients, strict=True):
+            np.testing.assert_allclose(tensor.grad, gradient, atol=1e-10, rtol=1e-10)
+
+
 def test_the_error_bar_and_a_ridge_per_token():
     query, key, value, _ = draw()
     tokens = [np.swapaxes(each, 1, 2) for each in (query, key, value)]

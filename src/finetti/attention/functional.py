@@ -16,19 +16,20 @@ and delta-rule attention that is a mask per query.
 
 from typing import Any
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from finetti.attention.cme.conditional_mean import ConditionalMean
-from finetti.attention.cme.plan import RouteName
-from finetti.attention.layout import CausalAlignment, arrange_heads
-from finetti.attention.normalized import masked_logits
-from finetti.core.errors import InputError, UnsupportedError
-from finetti.core.numerics.float64 import float64_inside
-from finetti.kernels.kernel import Kernel, check_kernel
+from finetti.attention.cme.routes import RouteName
+from finetti.attention.fast_weights.delta_rule import DeltaRule, delta_rule_gates
+from finetti.attention.fast_weights.linear_attention import LinearAttention
+from finetti.attention.head_layout import CausalAlignment, arrange_heads
+from finetti.attention.modules.attention_module import check_nonnegative
+from finetti.attention.modules.local_linear import LocalLinear
+from finetti.attention.modules.smoother import KernelSmoother
+from finetti.attention.modules.softmax import Softmax, sum_and_residual
+from finetti.core.errors import InputError
+from finetti.kernels.kernel import Kernel
 from finetti.kernels.rbf import RBF
 
 
@@ -58,29 +59,11 @@ def softmax_attention(
     >>> [round(float(entry), 3) for entry in softmax_attention(query, key, value)[0, 0, 0]]
     [4.0, 5.0, 6.0, 7.0]
     """
+    lengths = query_seq_lengths, key_value_seq_lengths
+    places = is_causal, causal_alignment, *lengths, local_window_size
     owner = "softmax_attention"
-    heads = arrange_heads(
-        owner,
-        query,
-        key,
-        value,
-        mask,
-        scale,
-        is_causal,
-        causal_alignment,
-        query_seq_lengths,
-        key_value_seq_lengths,
-        local_window_size,
-    )
-    heads, known = heads.set_aside_spoiled()
-    logits = heads.scale * jnp.einsum("bkgth,bksh->bkgts", heads.query, heads.keys)
-    logits = _readable(logits, heads.full_mask, heads.bias(owner, bias))
-    out = heads.restore(jnp.where(known[..., None], _weighted(logits, heads.values), jnp.nan))
-    if not return_residual:
-        return out
-    residual = jax.nn.logsumexp(jax.lax.stop_gradient(logits), axis=-1, keepdims=True)
-    residual = heads.restore(jnp.where(known[..., None], residual, jnp.nan))
-    return out, residual[..., 0]
+    contexts, is_prefix = arrange_heads(owner, query, key, value, bias, mask, scale, *places)
+    return Softmax().read(contexts, is_prefix, sum_and_residual if return_residual else None)
 
 
 def kernel_attention(
@@ -102,43 +85,14 @@ def kernel_attention(
 
     ``bias`` is added to the log of the kernel. With ``Exponential()`` this is `softmax_attention`.
     """
+    lengths = query_seq_lengths, key_value_seq_lengths
+    places = is_causal, causal_alignment, *lengths, local_window_size
     owner = "kernel_attention"
     kernel = RBF() if kernel is None else kernel
-    check_kernel(kernel, owner)
-    if not kernel.is_positive:
-        raise UnsupportedError(
-            f"kernel_attention divides by the sum of the kernel's values, and {kernel} takes both "
-            "signs. Use cme_attention, or a nonnegative kernel such as RBF or Exponential."
-        )
-    heads = arrange_heads(
-        owner,
-        query,
-        key,
-        value,
-        mask,
-        scale,
-        is_causal,
-        causal_alignment,
-        query_seq_lengths,
-        key_value_seq_lengths,
-        local_window_size,
-    )
-
-    heads, known = heads.set_aside_spoiled()
-    kernel = kernel.on_scaled_tokens(heads.scale)
-    masks = heads.full_mask, heads.bias(owner, bias)
-    out = _kernel_rows(kernel, heads.query, heads.keys, heads.values, *masks)
-    return heads.restore(jnp.where(known[..., None], out, jnp.nan))
-
-
-@float64_inside  # as in `KernelSmoother`
-@jax.jit
-def _kernel_rows(
-    kernel: Kernel, query: Array, keys: Array, values: Array, mask: Any, bias: Any
-) -> Array:
-    # Query heads of a group share their keys.
-    logits = jax.vmap(jax.vmap(jax.vmap(kernel.log_gram, (0, None))))(query, keys)
-    return _weighted(_readable(logits, mask, bias), values)
+    instead = "cme_attention, or a nonnegative kernel"
+    check_nonnegative(kernel, owner, "divides by the sum of", instead)
+    contexts, is_prefix = arrange_heads(owner, query, key, value, bias, mask, scale, *places)
+    return KernelSmoother(kernel).read(contexts, is_prefix)
 
 
 def cme_attention(
@@ -175,6 +129,8 @@ def cme_attention(
     >>> cme_attention(*tokens, ridge=0.1, key_value_seq_lengths=[128, 70]).shape
     (2, 128, 4, 16)
     """
+    lengths = query_seq_lengths, key_value_seq_lengths
+    places = is_causal, causal_alignment, *lengths, local_window_size
     owner = "cme_attention"
     if bias is not None:
         raise InputError(
@@ -186,43 +142,126 @@ def cme_attention(
             "The `ridge_per_token` argument of cme_attention must be None with is_causal=True, "
             "where every query reads another number of keys. Use `ridge`."
         )
-    # Causality goes to the module, which has a faster way than a mask.
-    heads = arrange_heads(
-        owner,
-        query,
-        key,
-        value,
-        mask,
-        scale,
-        is_causal,
-        causal_alignment,
-        query_seq_lengths,
-        key_value_seq_lengths,
-        local_window_size,
-        reads_prefixes=True,
-    )
-    kernel = RBF() if kernel is None else kernel
     module = ConditionalMean(kernel, ridge, ridge_per_token, route=route)
-    module = eqx.tree_at(lambda m: m.kernel, module, kernel.on_scaled_tokens(heads.scale))
+    contexts, is_prefix = arrange_heads(owner, query, key, value, bias, mask, scale, *places)
     if not return_variance:
-        return heads.restore(module.read(heads.contexts, "mean", heads.is_causal).mean)
-    answer = module.read(heads.contexts, "posterior", heads.is_causal)
-    variance = answer.variance + (answer.ridge if predictive else 0.0)
-    return heads.restore(answer.mean), heads.restore(variance[..., None])[..., 0]
+        return module.read(contexts, "mean", is_prefix).mean
+    answer = module.read(contexts, "posterior", is_prefix)
+    return answer.mean, answer.variance + (answer.ridge if predictive else 0.0)
 
 
-def _readable(
-    logits: Float[Array, "B K G T S"],
-    mask: Bool[Array, "B K G #T S"] | None,
-    bias: Float[Array, "*broadcast"] | None,
-) -> Float[Array, "B K G T S"]:
-    """The logits with their bias, and on masked keys as low as a finite number that has sums."""
+def linear_attention(
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    bias: None = None,
+    mask: ArrayLike | None = None,
+    *,
+    kernel: Kernel | None = None,
+    scale: float | None = None,
+    is_causal: bool = False,
+    causal_alignment: CausalAlignment = "upper_left",
+    query_seq_lengths: ArrayLike | None = None,
+    key_value_seq_lengths: ArrayLike | None = None,
+    local_window_size: int | tuple[int, int] | None = None,
+) -> Float[Array, "..."]:
+    """Σ K(key, query)·value with a kernel of finite features; see `LinearAttention`.
+
+    By default the kernel is `Linear`, and the weights are scale·query·key.
+
+    >>> import jax
+    >>> tokens = jax.random.normal(jax.random.key(0), (3, 2, 128, 4, 16))
+    >>> linear_attention(*tokens, is_causal=True).shape
+    (2, 128, 4, 16)
+    """
+    lengths = query_seq_lengths, key_value_seq_lengths
+    places = is_causal, causal_alignment, *lengths, local_window_size
+    owner = "linear_attention"
+    _refuse_bias(owner, bias)
+    contexts, is_prefix = arrange_heads(owner, query, key, value, bias, mask, scale, *places)
+    return LinearAttention(kernel).read(contexts, is_prefix)
+
+
+def delta_rule_attention(
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    bias: None = None,
+    mask: ArrayLike | None = None,
+    *,
+    step: ArrayLike = 1.0,
+    decay: ArrayLike | None = None,
+    log_decay: ArrayLike | None = None,
+    scale: float | None = None,
+    is_causal: bool = False,
+    causal_alignment: CausalAlignment = "upper_left",
+    query_seq_lengths: ArrayLike | None = None,
+    key_value_seq_lengths: ArrayLike | None = None,
+    local_window_size: int | tuple[int, int] | None = None,
+) -> Float[Array, "..."]:
+    """Online gradient descent over the keys in their order; see `DeltaRule`.
+
+    S ← Sα_i, then S ← S − β_i(Sk_i − v_i)k_iᵀ with β_i = step_i/‖k_i‖²; the answer is S q.
+
+    With keys of length 1 this is DeltaNet; with a ``decay`` per token and head Gated DeltaNet; with
+    a ``decay`` per channel too Kimi's delta attention. Its answer does not depend on ``scale``, a
+    common factor of queries and keys. A key mask and ``is_causal`` cost nothing; any other mask
+    that differs between queries means one state each.
+
+    Args:
+        step: in [0, 2], one number or an array that broadcasts to (B, S, K), as the keys.
+        decay: α in [0, 1]: a number, an array that broadcasts to (B, S, K), or one per channel with
+            as many axes as ``key``, (B, S, K, H); by default nothing decays.
+        log_decay: log α ≤ 0 instead, as networks compute it.
+
+    >>> import jax
+    >>> tokens = jax.random.normal(jax.random.key(0), (3, 2, 128, 4, 16))
+    >>> delta_rule_attention(*tokens, step=0.5, decay=0.99, is_causal=True).shape
+    (2, 128, 4, 16)
+
+    Reference: Schlag et al., arXiv 2102.11174; Yang et al., arXiv 2412.06464; arXiv 2510.26692.
+    """
+    lengths = query_seq_lengths, key_value_seq_lengths
+    places = is_causal, causal_alignment, *lengths, local_window_size
+    owner = "delta_rule_attention"
+    _refuse_bias(owner, bias)
+    contexts, is_prefix = arrange_heads(owner, query, key, value, bias, mask, scale, *places)
+    gates = delta_rule_gates(contexts.given.keys.shape, step, decay, log_decay)
+    return DeltaRule().read(contexts, is_prefix, gates)
+
+
+def local_linear_attention(
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    bias: None = None,
+    mask: ArrayLike | None = None,
+    *,
+    kernel: Kernel | None = None,
+    ridge: ArrayLike = 0.1,
+    scale: float | None = None,
+    is_causal: bool = False,
+    causal_alignment: CausalAlignment = "upper_left",
+    query_seq_lengths: ArrayLike | None = None,
+    key_value_seq_lengths: ArrayLike | None = None,
+    local_window_size: int | tuple[int, int] | None = None,
+) -> Float[Array, "..."]:
+    """A line through the values near each query, RBF() by default; see `LocalLinear`.
+
+    The line is one in √scale·key, as the kernel is.
+    """
+    lengths = query_seq_lengths, key_value_seq_lengths
+    places = is_causal, causal_alignment, *lengths, local_window_size
+    owner = "local_linear_attention"
+    _refuse_bias(owner, bias)
+    module = LocalLinear(RBF() if kernel is None else kernel, ridge)
+    contexts, is_prefix = arrange_heads(owner, query, key, value, bias, mask, scale, *places)
+    return module.read(contexts, is_prefix)
+
+
+def _refuse_bias(owner: str, bias: None) -> None:
     if bias is not None:
-        logits = logits + jnp.broadcast_to(bias, logits.shape)
-    return masked_logits(logits, mask)
-
-
-def _weighted(
-    logits: Float[Array, "B K G T S"], values: Float[Array, "B K S D"]
-) -> Float[Array, "B K G T D"]:
-    return jnp.einsum("bkgts,bksd->bkgtd", jax.nn.softmax(logits, axis=-1), values)
+        raise InputError(
+            f"The `bias` argument of {owner} must be None: a regression has no additive score. Use "
+            "`mask` to exclude keys, or change the kernel."
+        )

@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from finetti.core.arguments import check_positive
@@ -35,12 +36,18 @@ def as_tokens(owner: str, rank: int, **arrays: Any) -> tuple[Any, ...]:
     return tuple(tokens[name].astype(dtype) if name in tokens else None for name in arrays)
 
 
-def log_parameter(value: Any, argument: str, owner: str, ranks: tuple[int, ...] = (0,)) -> Array:
+def log_parameter(
+    value: Any, argument: str, owner: str, ranks: tuple[int, ...] = (0,), dtype: Any = None
+) -> Array:
     """The logarithm of a positive parameter: what is learned, so that it stays positive."""
     check_positive(value, argument, owner, ranks)
-    array = jnp.asarray(value)
-    # The explicit dtype makes the leaf strongly typed: it keeps its type under an optimizer.
-    return jnp.log(jnp.asarray(array, dtype=widest_float(array)))
+    array = value if isinstance(value, jax.Array) else np.asarray(value)
+    dtype = widest_float(array) if dtype is None else dtype
+    if isinstance(array, jax.Array):
+        # The explicit dtype makes the leaf strongly typed: it keeps its type under an optimizer.
+        return jnp.log(jnp.asarray(array, dtype=dtype))
+    # By NumPy, because JAX would compile programs for it.
+    return as_array(np.log(array.astype(dtype)))
 
 
 def positive(log_value: Array, dtype: Any, power: float = 1.0) -> Array:

@@ -1,47 +1,38 @@
 """Conditional-mean (CME) attention: kernel ridge regression over the context, with an error bar."""
 
-import functools
 import math
-from collections.abc import Callable
 from typing import Any, get_args
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import wadler_lindig
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, DTypeLike, Float
+from jaxtyping import Array, DTypeLike, Float
 
-from finetti.attention.cme.dense_system import log_likelihood
-from finetti.attention.cme.plan import ROUTES, Plan, RouteName, make_plan
-from finetti.attention.cme.routes import Answer, Call, Ridge, Wants
-from finetti.attention.context_batch import (
-    ContextArrays,
-    Contexts,
-    arrange,
-    mark_unknown,
-    over_contexts,
-    set_aside_spoiled,
-    spoiled_rows,
+from finetti.attention.cme.conjugate_gradients import ConjugateGradients
+from finetti.attention.cme.dense_system import Cholesky, log_likelihood
+from finetti.attention.cme.feature_space import Primal
+from finetti.attention.cme.float32_factor import Float32Factor
+from finetti.attention.cme.routes import Answer, Call, Output, Plan, Ridge, Route, RouteName
+from finetti.attention.context_batch import ContextArrays, Contexts, arrange, over_contexts
+from finetti.attention.modules.attention_module import (
+    Attention,
+    PerQueryMaskWarning,
+    per_query_cost,
 )
-from finetti.attention.modules.attention_module import Attention
-from finetti.core.arguments import check_positive
 from finetti.core.arrays import has_infinity, has_nan
 from finetti.core.errors import InputError, bad_argument, warn_user
 from finetti.core.numerics.float64 import float64_inside
 from finetti.kernels.kernel import Kernel, check_kernel, written_parameter
 from finetti.kernels.rbf import RBF
+from finetti.kernels.token_geometry import log_parameter
 
 DEFAULT_RIDGE = 0.1
-PER_QUERY_COST = (
-    "A mask that differs between queries takes one solve per query. If it is causal, say "
-    "is_causal=True; if it only hides padding, pass one mask for all queries (of the shape of the "
-    "keys, or key_value_seq_lengths; in Flax key_mask=True): one solve for all."
-)
-
-
-class PerQueryMaskWarning(UserWarning):
-    """Said once: what a mask per query costs, and which argument avoids it."""
+PER_QUERY_COST = per_query_cost("takes one solve per query", "one solve")
+# "auto" takes the first that applies.
+ROUTES: dict[str, Route] = {
+    route.name: route for route in (Primal(), ConjugateGradients(), Float32Factor(), Cholesky())
+}
 
 
 class ConditionalMean(Attention):
@@ -89,8 +80,7 @@ class ConditionalMean(Attention):
     ):
         self.kernel = RBF() if kernel is None else kernel
         check_kernel(self.kernel, "ConditionalMean")
-        value, self.per_token = resolve_ridge("ConditionalMean", ridge, ridge_per_token)
-        self.log_ridge = jnp.log(jnp.asarray(value, dtype=float))
+        self.log_ridge, self.per_token = _log_ridge("ConditionalMean", ridge, ridge_per_token)
         names = ("auto", *sorted(ROUTES))
         if route not in names:
             raise bad_argument("route", "ConditionalMean", f"one of {names}", repr(route))
@@ -171,7 +161,7 @@ class ConditionalMean(Attention):
         Masked keys do not count.
         """
         contexts = arrange("log_marginal_likelihood", None, keys, values, mask)
-        return _log_likelihood(self, contexts.arrays).reshape(contexts.lead[:-1])
+        return contexts.run(_log_likelihood, self)
 
     def plan(
         self,
@@ -181,28 +171,42 @@ class ConditionalMean(Attention):
         *,
         per_query_mask: bool = False,
         is_causal: bool = False,
-        wants: Wants = "mean",
+        output: Output = "mean",
         dtype: DTypeLike = jnp.float32,
     ) -> Plan:
-        """How a call with these shapes is computed, what it costs, and why.
+        """How a call with these shapes is computed, and why.
 
-        ``wants`` is what is asked for: "mean" (a call), "posterior" or "weights"; ``dtype`` that of
-        the data.
+        ``output`` is what is asked for: "mean" (a call), "posterior" or "weights"; ``dtype`` that
+        of the data.
 
         >>> print(ConditionalMean().plan((99, 8), (99, 8), (99, 64)).reason)
         One float64 factorization (99 keys).
         """
-        if wants not in get_args(Wants):
-            wanted = f"one of {get_args(Wants)}"
-            raise bad_argument("wants", "ConditionalMean.plan", wanted, repr(wants))
+        if output not in get_args(Output):
+            wanted = f"one of {get_args(Output)}"
+            raise bad_argument("output", "ConditionalMean.plan", wanted, repr(output))
         queries = math.prod(query_shape[len(keys_shape) - 2 : -1])
         sizes = keys_shape[-2], queries, keys_shape[-1], values_shape[-1]
-        call = Call(self.kernel, *sizes, per_query_mask, is_causal, wants, dtype)
-        return make_plan(call, self.route)
+        call = Call(self.kernel, *sizes, per_query_mask, is_causal, output, dtype)
+        return _plan(call, self.route)
 
-    def read(self, contexts: Contexts, wants: Wants, is_causal: bool = False) -> Any:
-        """What is asked for, in the layout of the caller; where it is NaN, with a warning."""
-        answer = self.answer(contexts, wants, is_causal)
+    def read(self, contexts: Contexts, output: Output, is_causal: bool = False) -> Any:
+        """The requested output in the caller's layout; warns if an entry is NaN or infinite."""
+        layout, positions = contexts.layout, None
+        if is_causal:
+            if self.per_token:
+                raise InputError(
+                    "ConditionalMean cannot use `ridge_per_token` with is_causal=True, where every "
+                    "query reads another number of keys. Use `ridge`."
+                )
+            positions = contexts.positions("ConditionalMean")
+        if layout.per_query:
+            warn_user(PER_QUERY_COST, PerQueryMaskWarning)
+        sizes = layout.length, layout.queries, layout.d_k, layout.d_v
+        is_prefix = is_causal and not layout.per_query
+        call = Call(self.kernel, *sizes, layout.per_query, is_prefix, output, layout.dtype)
+        route = _plan(call, self.route).route
+        answer = contexts.run(cme_answer, self, route=route, output=output, positions=positions)
         for part in (answer.mean, answer.weights):
             if part is not None and has_nan(part):
                 warn_user(
@@ -210,110 +214,101 @@ class ConditionalMean(Attention):
                     "`cme_solve` says why; raise the ridge, or in long contexts use "
                     "route='cholesky'."
                 )
-        if wants == "weights":
-            return Answer(weights=contexts.restore(answer.weights))
-        mean = contexts.restore_values(answer.mean)
-        if wants == "mean":
-            return Answer(mean=mean)
-        ridge = answer.ridge if answer.ridge.ndim == 2 else answer.ridge[:, None]
-        ridge = jnp.broadcast_to(ridge, answer.variance.shape)
-        variance = restore_variance(contexts, answer.variance)
-        return Answer(mean=mean, variance=variance, ridge=contexts.restore(ridge))
+        if answer.variance is not None:
+            check_variance(answer.variance)
+        return answer
 
-    def answer(self, contexts: Contexts, wants: Wants, is_causal: bool = False) -> Any:
-        """What is asked for, in the layout of ``contexts``, by the route of `plan`."""
-        prefix = None
-        if is_causal:
-            contexts, prefix = self._causal(contexts)
-        if contexts.per_query:
-            warn_user(PER_QUERY_COST, PerQueryMaskWarning)
-        (size, queries, d_k), (_, length, d_v) = contexts.query.shape, contexts.values.shape
-        if not queries:
-            shapes = (size, 0, d_v), (size, 0), (size, 0, length), (size,)
-            return Answer(*(jnp.zeros(shape, contexts.query.dtype) for shape in shapes))
-        asked = contexts.per_query, prefix is not None, wants, contexts.query.dtype
-        plan = make_plan(Call(self.kernel, length, queries, d_k, d_v, *asked), self.route)
-        if ROUTES[plan.route].in_data_precision:
-            contexts = contexts.at_least_float32()
-        return _compiled(plan.route, wants, prefix)(self, contexts.arrays)
-
-    def _causal(self, contexts: Contexts) -> tuple[Contexts, int | None]:
-        """The number of positions; masks that differ between queries take the causal one in."""
-        if self.per_token:
-            raise InputError(
-                "ConditionalMean cannot use `ridge_per_token` with is_causal=True, where every "
-                "query reads another number of keys. Use `ridge`."
-            )
-        if contexts.per_query:
-            return contexts.causal("ConditionalMean"), None
-        return contexts, contexts.positions("ConditionalMean")
+    def on_scaled_tokens(self, scale: Float[Array, ""]) -> "ConditionalMean":
+        """With the kernel of scaled tokens."""
+        return eqx.tree_at(lambda m: m.kernel, self, self.kernel.on_scaled_tokens(scale))
 
 
-def restore_variance(contexts: Contexts, variance: Float[Array, "B Q"]) -> Array:
-    """The variance in the layout of the caller; where it is infinite, with a warning."""
-    restored = contexts.restore_variance(variance)
-    if has_infinity(restored):
+def cme_answer(
+    contexts: Contexts,
+    module: ConditionalMean,
+    *,
+    route: str,
+    output: Output,
+    positions: int | None,
+) -> Answer:
+    """What `ConditionalMean.read` compiles."""
+    layout, chosen = contexts.layout, ROUTES[route]
+    if not layout.queries:
+        shapes = (layout.d_v,), (), (layout.length,), ()
+        parts = (jnp.zeros((layout.size, 0, *shape), layout.working_dtype) for shape in shapes)
+        mean, *others = parts
+        return Answer(contexts.restore_values(mean), *map(contexts.restore, others))
+
+    def answer(module: ConditionalMean, arrays: ContextArrays) -> Answer:
+        ridge, prefix = Ridge(module.ridge, module.per_token), positions
+        if positions is not None and layout.per_query:
+            arrays, prefix = arrays.causal(positions), None
+
+        def read(*context: Any) -> Answer:
+            return chosen.read(module.kernel, ridge, ContextArrays(*context), output, prefix)
+
+        return over_contexts(read, arrays, chosen.max_entries)
+
+    answer = answer if chosen.in_data_precision else float64_inside(answer)
+    parts: Any = answer(contexts.scaled(module), contexts.arrays)
+    mean, variance, weights, ridge = parts
+    if output == "weights":
+        return Answer(weights=contexts.restore(weights))
+    if output == "mean":
+        return Answer(mean=contexts.restore_values(mean))
+    ridge = jnp.broadcast_to(ridge if ridge.ndim == 2 else ridge[:, None], variance.shape)
+    return Answer(
+        mean=contexts.restore_values(mean),
+        variance=contexts.restore_variance(variance),
+        ridge=contexts.restore(ridge),
+    )
+
+
+def check_variance(variance: Float[Array, "..."]) -> None:
+    """Warn where a variance is infinite."""
+    if has_infinity(variance):
         warn_user(
-            f"The variance of CME attention exceeds the largest {restored.dtype} number for some "
+            f"The variance of CME attention exceeds the largest {variance.dtype} number for some "
             "queries, and is infinite there: K(q, q) is too large. Scale the tokens down (in a "
             "functional form `scale`), or use float64, where float32 is exceeded."
         )
-    return restored
 
 
-def resolve_ridge(
+def _plan(call: Call, name: str) -> Plan:
+    """The plan for one call; refuses a route that cannot answer it."""
+    if name == "auto":
+        fitting = (route for route in ROUTES.values() if not route.refusal(call))
+        route, reason = next((route, why) for route in fitting if (why := route.reason(call)))
+    else:
+        route, reason = ROUTES[name], "Asked for by `route`."
+        if refusal := route.refusal(call):
+            raise InputError(f"The route {name!r} of ConditionalMean {refusal} Use route='auto'.")
+    return Plan(route.name, call.is_causal, call.per_query, reason)
+
+
+def _log_ridge(
     owner: str, ridge: ArrayLike | None, ridge_per_token: ArrayLike | None
-) -> tuple[ArrayLike, bool]:
-    """The one ridge that was given and whether it is per token."""
+) -> tuple[Float[Array, ""], bool]:
+    """The logarithm of the one ridge that was given, and whether it is per token."""
     if ridge is not None and ridge_per_token is not None:
         raise InputError(
             f"{owner} takes `ridge` (4.5) or `ridge_per_token` (A.3), not both. Got {ridge} and "
             f"{ridge_per_token}."
         )
     if ridge_per_token is not None:
-        check_positive(ridge_per_token, "ridge_per_token", owner)
-        return ridge_per_token, True
-    value = DEFAULT_RIDGE if ridge is None else ridge
-    check_positive(value, "ridge", owner)
-    return value, False
+        return log_parameter(ridge_per_token, "ridge_per_token", owner, dtype=float), True
+    ridge = DEFAULT_RIDGE if ridge is None else ridge
+    return log_parameter(ridge, "ridge", owner, dtype=float), False
 
 
-@functools.cache
-def _compiled(name: str, wants: Wants, prefix: int | None) -> Callable[..., Any]:
-    """One compiled function per way of answering."""
-    route = ROUTES[name]
-
-    def run(module: ConditionalMean, arrays: ContextArrays) -> Answer:
+def _log_likelihood(contexts: Contexts, module: ConditionalMean) -> Float[Array, "*batch"]:
+    def density(module: ConditionalMean, arrays: ContextArrays) -> Array:
         ridge = Ridge(module.ridge, module.per_token)
 
-        def read(*context: Any) -> Answer:
-            return route.read(module.kernel, ridge, ContextArrays(*context), wants, prefix)
+        def read(*context: Any) -> Array:
+            return log_likelihood(module.kernel, ridge, ContextArrays(*context))
 
-        arrays, known = set_aside_spoiled(arrays, prefix)
-        known &= ~_has_nan(module)  # a solve that fails would answer with the prior
-        answer = over_contexts(read, arrays, route.max_entries)
-        mean, variance, weights = (
-            None if part is None else mark_unknown(part, known)
-            for part in (answer.mean, answer.variance, answer.weights)
-        )
-        return Answer(mean, variance, weights, answer.ridge)
+        return over_contexts(read, arrays, ROUTES["cholesky"].max_entries)
 
-    return jax.jit(run if route.in_data_precision else float64_inside(run))
-
-
-def _has_nan(module: ConditionalMean) -> Bool[Array, ""]:
-    """Whether a parameter of the kernel, or the ridge, is NaN."""
-    return jnp.stack([jnp.isnan(leaf).any() for leaf in jax.tree.leaves(module)]).any()
-
-
-@jax.jit
-@float64_inside
-def _log_likelihood(module: ConditionalMean, arrays: ContextArrays) -> Float[Array, "B"]:
-    ridge = Ridge(module.ridge, module.per_token)
-
-    def read(*context: Any) -> Array:
-        return log_likelihood(module.kernel, ridge, ContextArrays(*context))
-
-    density = over_contexts(read, arrays, ROUTES["cholesky"].max_entries)
-    spoiled = spoiled_rows(arrays).any(axis=1) | _has_nan(module)
-    return jnp.where(spoiled, jnp.nan, density)
+    found = float64_inside(density)(module, contexts.arrays)
+    return found.reshape(contexts.layout.batch)

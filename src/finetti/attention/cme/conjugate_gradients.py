@@ -13,8 +13,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from finetti.attention.cme.gram_products import KeySystem, gram_product, key_noise
-from finetti.attention.cme.mixed_precision import CheckedRoute
-from finetti.attention.cme.routes import Call, Cost
+from finetti.attention.cme.mixed_precision import MixedPrecisionRoute
+from finetti.attention.cme.routes import Call
 from finetti.attention.context_batch import ContextArrays
 from finetti.core.linalg import lapack
 from finetti.core.linalg.block_cg import Operator, conjugate_gradients
@@ -47,7 +47,7 @@ class Nystrom(NamedTuple):
         return jnp.where(self.usable, scaled - correction, scaled) / unit
 
 
-class ConjugateGradients(CheckedRoute):
+class ConjugateGradients(MixedPrecisionRoute):
     """Products with the kernel instead of a factor."""
 
     name = "conjugate_gradients"
@@ -59,11 +59,6 @@ class ConjugateGradients(CheckedRoute):
         return (
             f"More than {MIN_KEYS - 1} keys: products with the kernel instead of a factorization."
         )
-
-    def cost(self, call: Call) -> Cost:
-        """One product with K per iteration; the preconditioner in memory."""
-        flops = 2.0 * call.length**2 * (call.d_k + call.d_v)
-        return Cost(flops, 4.0 * (2.0 * RANK * call.length + 8.0 * call.length * call.d_v))
 
     def prepare(self, system: KeySystem, gram: Array | None = None) -> Nystrom:
         """The preconditioner."""

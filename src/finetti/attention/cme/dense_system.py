@@ -3,16 +3,27 @@
 With D = diag(e^{a_ℓ}) the system (K + λI)w = K(K, q) is solved as A x = e^{−c} D⁻¹K(K, q),
 A = D⁻¹(K + Λ)D⁻¹, w = e^{c} D⁻¹x. Kernels that do not grow exponentially have a = 0 and
 c = 0; others take a_ℓ = ½ log K(k_ℓ, k_ℓ), so that A has a unit diagonal however long the keys are.
+
+With is_causal every query reads its own prefix of the context, at the price of one factorization:
+with GGᵀ = A the leading t×t block of G is the factor of the first t keys, and forward substitution
+is causal. W = G⁻¹K(K, Q) and U = G⁻¹V hold the answers of all prefixes at once,
+out_t = Σ_{i≤t} W_it U_i with the variance K(q_t, q_t) − Σ_{i≤t} W_it².
 """
 
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
-from finetti.attention.cme.routes import Ridge, masked_rows
+from finetti.attention.cme.routes import Answer, Call, Output, Ridge, Route, masked_rows
 from finetti.attention.context_batch import ContextArrays
-from finetti.core.linalg.positive_definite import at_least_floor, gaussian_log_density, posdef_solve
+from finetti.core.linalg.positive_definite import (
+    at_least_floor,
+    gaussian_log_density,
+    posdef_factor,
+    posdef_solve,
+)
+from finetti.core.linalg.triangular import solve_lower
 from finetti.kernels.kernel import Kernel
 
 # Beyond e^±345 (1e150) a product of two entries leaves float64; answers saturate there.
@@ -161,7 +172,7 @@ def _limited(kernel: Kernel, gram: Float[Array, "L M"]) -> Float[Array, "L M"]:
 def log_likelihood(kernel: Kernel, ridge: Ridge, context: ContextArrays) -> Float[Array, ""]:
     """Σ_j log N(v_j; 0, K + λI) over the unmasked keys of one context."""
     mask = context.mask
-    system = build(kernel, context.keys, mask, ridge.of(context))
+    system = build(kernel, context.keys, mask, ridge.for_context(context))
     values = masked_rows(context.values, mask)
     samples, jacobian = values, 0.0
     if system.log_scale is not None:
@@ -176,3 +187,96 @@ def log_likelihood(kernel: Kernel, ridge: Ridge, context: ContextArrays) -> Floa
         extra = jnp.sum(~mask).astype(values.dtype)
         density = density + 0.5 * dimension * extra * jnp.log(2 * jnp.pi).astype(values.dtype)
     return density
+
+
+class Prefixes(NamedTuple):
+    """G, the half-solved columns W (0 beyond each prefix) with their scale, and U = G⁻¹V."""
+
+    factor: Float[Array, "L L"]
+    half: Float[Array, "L Q"]
+    half_values: Float[Array, "L d_v"]
+    right: Cross
+
+
+def prefix_mask(length: int, positions: Int[Array, "Q"]) -> Bool[Array, "L Q"]:
+    """Key i is visible at position t iff i ≤ t, as in ``jax.nn.dot_product_attention``."""
+    return jnp.arange(length)[:, None] <= positions[None, :]
+
+
+def solve_prefixes(
+    system: System,
+    values: Float[Array, "L d_v"],
+    query: Float[Array, "Q d_k"],
+    positions: Int[Array, "Q"],
+) -> Prefixes:
+    """The factor of all prefixes and the half-solved columns, side by side in one solve."""
+    visible = prefix_mask(values.shape[0], positions)
+    right = cross(system, query, visible)
+    factor = posdef_factor(system.matrix)
+    halves = solve_lower(factor, jnp.concatenate([right.columns, values], axis=1))
+    half, half_values = jnp.split(halves, [query.shape[0]], axis=1)
+    return Prefixes(factor, jnp.where(visible, half, 0.0), half_values, right)
+
+
+def prefix_mean(
+    system: System, solved: Prefixes, values: Float[Array, "L d_v"]
+) -> Float[Array, "Q d_v"]:
+    """out_t = Σ_{i≤t} W_it U_i."""
+    if solved.right.log_scale is not None:
+        # U = G⁻¹D⁻¹V would underflow with the keys' scales; the weights bring both scales together.
+        return prefix_weights(system, solved).T @ values
+    return solved.half.T @ solved.half_values
+
+
+def prefix_weights(system: System, solved: Prefixes) -> Float[Array, "L Q"]:
+    """w_t = G_t⁻ᵀW_t: back substitution stays inside the prefix, because W is 0 beyond it."""
+    scaled = solve_lower(solved.factor, solved.half, transpose=True)
+    return unscale(system, solved.right, scaled)
+
+
+def prefix_variance(
+    kernel: Kernel, query: Float[Array, "Q d_k"], solved: Prefixes
+) -> Float[Array, "Q"]:
+    """K(q_t, q_t) − Σ_{i≤t} W_it²."""
+    return remaining_variance(kernel, query, solved.right, jnp.sum(solved.half**2, axis=0))
+
+
+class Cholesky(Route):
+    """Answers everything."""
+
+    name = "cholesky"
+
+    def reason(self, call: Call) -> str:
+        """Applies whenever no other route does."""
+        return f"One float64 factorization ({call.length} keys)."
+
+    def read(
+        self,
+        kernel: Kernel,
+        ridge: Ridge,
+        context: ContextArrays,
+        output: Output,
+        prefix: int | None,
+    ) -> Answer:
+        """One factor for all queries, and for all prefixes."""
+        query, keys, values, mask = context
+        system = build(kernel, keys, mask, ridge.for_context(context))
+        values = masked_rows(values, mask)
+        if prefix is not None:
+            positions = jnp.arange(query.shape[0]) % prefix
+            solved = solve_prefixes(system, values, query, positions)
+            if output == "weights":
+                return Answer(weights=prefix_weights(system, solved).T)
+            mean = prefix_mean(system, solved, values)
+            if output == "mean":
+                return Answer(mean=mean)
+            variance = prefix_variance(kernel, query, solved)
+            return Answer(mean=mean, variance=variance, ridge=system.ridge)
+        if output == "mean":
+            return Answer(mean=solve_mean(system, values, query))
+        right = cross(system, query)
+        weights, scaled, _ = solve_weights(system, right)
+        if output == "weights":
+            return Answer(weights=weights.T)
+        variance = solve_variance(kernel, query, right, scaled)
+        return Answer(mean=weights.T @ values, variance=variance, ridge=system.ridge)

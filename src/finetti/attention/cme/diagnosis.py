@@ -1,21 +1,24 @@
 """`cme_solve`: the answer of CME attention together with how the solve went."""
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
 
-from finetti.attention.cme import dense_system as linear
-from finetti.attention.cme.conditional_mean import ConditionalMean, restore_variance
-from finetti.attention.cme.plan import ROUTES
+from finetti.attention.cme.conditional_mean import ConditionalMean, check_variance
+from finetti.attention.cme.dense_system import (
+    Cholesky,
+    build,
+    cross,
+    solve_variance,
+    solve_weights,
+)
 from finetti.attention.cme.routes import Ridge
 from finetti.attention.context_batch import ContextArrays, Contexts, arrange, over_contexts
-from finetti.core.errors import bad_argument
 from finetti.core.linalg.positive_definite import Status, condition_number, solve_status
 from finetti.core.numerics.float64 import float64_inside
 from finetti.display.card import Card
@@ -74,73 +77,54 @@ def cme_solve(
     kernel: Kernel | None = None,
     ridge: ArrayLike | None = None,
     ridge_per_token: ArrayLike | None = None,
-    route: Literal["cholesky", "conjugate_gradients"] = "cholesky",
 ) -> CMESolution:
     """CME attention (4.5), zhang2022, with mean, variance, status and condition number.
+
+    By one float64 factorization for each context.
 
     Args:
         query, keys, values, mask: as in `ConditionalMean`.
         kernel, ridge, ridge_per_token: as in `ConditionalMean`.
-        route: "cholesky", or "conjugate_gradients", whose variance and condition number are not
-            known (NaN).
 
     >>> import jax.numpy as jnp
     >>> solution = cme_solve(jnp.zeros(1), jnp.zeros((3, 1)), jnp.ones((3, 1)), ridge=1e-6)
     >>> print(f"{solution.mean[0]:.4f}", solution.advice)
     1.0000 Solved.
     """
-    if route not in ("cholesky", "conjugate_gradients"):
-        wanted = "'cholesky' or 'conjugate_gradients'"
-        raise bad_argument("route", "cme_solve", wanted, repr(route))
-    module = ConditionalMean(kernel, ridge, ridge_per_token, route=route)
-    contexts = arrange("cme_solve", query, keys, values, mask)
-    if route == "cholesky":
-        solution = _factor(module, contexts.arrays)
-    else:
-        solution = _iterate(module, contexts)
-    batch = jnp.shape(keys)[:-2]
-    per_context = contexts.lead if contexts.per_query else batch
+    module = ConditionalMean(kernel, ridge, ridge_per_token)
+    solution = arrange("cme_solve", query, keys, values, mask).run(_diagnosed, module)
+    check_variance(solution.variance)
+    return solution
+
+
+def _diagnosed(contexts: Contexts, module: ConditionalMean) -> CMESolution:
+    def factor(module: ConditionalMean, arrays: ContextArrays) -> CMESolution:
+        ridge = Ridge(module.ridge, module.per_token)
+
+        def read(*given: Any) -> CMESolution:
+            context = ContextArrays(*given)
+            level = ridge.for_context(context)
+            system = build(module.kernel, context.keys, context.mask, level)
+            right = cross(system, context.query)
+            weights, scaled, (factor, shift) = solve_weights(system, right)
+            condition = condition_number(system.matrix, factor)
+            return CMESolution(
+                mean=weights.T @ context.values,
+                variance=solve_variance(module.kernel, context.query, right, scaled),
+                status=solve_status(condition, shift, system.floored),
+                condition_number=condition,
+                ridge=system.ridge,
+            )
+
+        return over_contexts(read, arrays, Cholesky.max_entries)
+
+    layout = contexts.layout
+    found = float64_inside(factor)(module, contexts.arrays)
+    per_context = layout.lead if layout.per_query else layout.batch
     return CMESolution(
-        mean=contexts.restore_values(solution.mean),
-        variance=restore_variance(contexts, solution.variance),
-        status=solution.status.reshape(per_context),
-        condition_number=solution.condition_number.reshape(per_context),
-        ridge=solution.ridge.reshape(per_context),
+        mean=contexts.restore_values(found.mean),
+        variance=contexts.restore_variance(found.variance),
+        status=found.status.reshape(per_context),
+        condition_number=found.condition_number.reshape(per_context),
+        ridge=found.ridge.reshape(per_context),
     )
-
-
-def _iterate(module: ConditionalMean, contexts: Contexts) -> CMESolution:
-    mean = module.answer(contexts, "mean").mean
-    count = contexts.keys.shape[1] if contexts.mask is None else contexts.mask.sum(axis=-1)
-    ridge = module.ridge * count if module.per_token else module.ridge
-    missing = jnp.isnan(mean).any(axis=(1, 2))
-    unknown = jnp.full_like(mean[..., 0], jnp.nan)
-    return CMESolution(
-        mean=mean,
-        variance=unknown,
-        status=jnp.where(missing, Status.NOT_CONVERGED, Status.SOLVED),
-        condition_number=unknown[:, 0],
-        ridge=jnp.broadcast_to(ridge, missing.shape),
-    )
-
-
-@jax.jit
-@float64_inside
-def _factor(module: ConditionalMean, arrays: ContextArrays) -> CMESolution:
-    ridge = Ridge(module.ridge, module.per_token)
-
-    def read(*given: Any) -> CMESolution:
-        context = ContextArrays(*given)
-        system = linear.build(module.kernel, context.keys, context.mask, ridge.of(context))
-        right = linear.cross(system, context.query)
-        weights, scaled, (factor, shift) = linear.solve_weights(system, right)
-        condition = condition_number(system.matrix, factor)
-        return CMESolution(
-            mean=weights.T @ context.values,
-            variance=linear.solve_variance(module.kernel, context.query, right, scaled),
-            status=solve_status(condition, shift, system.floored),
-            condition_number=condition,
-            ridge=system.ridge,
-        )
-
-    return over_contexts(read, arrays, ROUTES["cholesky"].max_entries)

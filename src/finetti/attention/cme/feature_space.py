@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from finetti.attention.cme.causal import prefix_mask
+from finetti.attention.cme.dense_system import prefix_mask
 from finetti.attention.cme.gram_products import key_noise
-from finetti.attention.cme.routes import Answer, Call, Cost, Ridge, Route, Wants, masked_rows
-from finetti.attention.context_batch import ContextArrays
+from finetti.attention.cme.routes import Answer, Call, Output, Ridge, Route, masked_rows
+from finetti.attention.context_batch import ContextArrays, split_rows
 from finetti.core.linalg.positive_definite import posdef_factor, posdef_solve
 from finetti.core.linalg.triangular import solve_lower
 from finetti.kernels.kernel import Kernel
@@ -32,7 +32,7 @@ class Primal(Route):
         if call.features is None:
             name = type(call.kernel).__name__
             return f"needs a kernel with a finite feature map, and {name} has none."
-        if call.is_causal and call.wants == "weights":
+        if call.is_causal and call.output == "weights":
             return "keeps no causal weights: its chunks remember sums over the keys only."
         return ""
 
@@ -45,23 +45,22 @@ class Primal(Route):
             "in the length."
         )
 
-    def cost(self, call: Call) -> Cost:
-        """Linear in L."""
-        features = call.features or 0
-        flops = call.solves * (2.0 * call.length * features**2 + features**3 / 3)
-        return Cost(flops, 8.0 * ((call.length + call.queries) * features + features**2))
-
     def read(
-        self, kernel: Kernel, ridge: Ridge, context: ContextArrays, wants: Wants, prefix: int | None
+        self,
+        kernel: Kernel,
+        ridge: Ridge,
+        context: ContextArrays,
+        output: Output,
+        prefix: int | None,
     ) -> Answer:
         """By moments of the features."""
         query, keys, values, mask = context
         features = masked_rows(kernel.features(keys), mask)
         values = masked_rows(values, mask)
         query_features = kernel.features(query)
-        level = ridge.of(context)
+        level = ridge.for_context(context)
         noise = key_noise(kernel, level, keys)
-        if wants == "weights":
+        if output == "weights":
             return Answer(weights=primal_weights(features, query_features, noise).T)
         if prefix is None:
             answer = primal_read(features, values, query_features, noise)
@@ -73,7 +72,7 @@ class Primal(Route):
                 groups
             )
             answer = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), answer)
-        return Answer(mean=answer.mean) if wants == "mean" else answer._replace(ridge=level)
+        return Answer(mean=answer.mean) if output == "mean" else answer._replace(ridge=level)
 
 
 def primal_read(
@@ -112,14 +111,11 @@ def primal_prefixes(
     cost is L(D² + chunk·D + chunk²), the memory that of one chunk.
     """
     queries = query_features.shape[0]
-    n_blocks = -(-queries // chunk)
-    size = n_blocks * chunk
 
     def chunks(rows: Array) -> Array:
-        """Cut what no query reads (keys beyond the last query), pad with zeros, split."""
-        rows = rows[:queries]
-        padded = jnp.pad(rows, ((0, size - rows.shape[0]), (0, 0)))
-        return padded.reshape(n_blocks, chunk, rows.shape[1])
+        """Cut what no query reads (keys beyond the last query), fill up with zeros, split."""
+        rows = jnp.pad(rows[:queries], ((0, max(0, queries - len(rows))), (0, 0)))
+        return split_rows(rows, chunk)
 
     dimension, width = features.shape[1], values.shape[1]
     start = (
@@ -151,7 +147,7 @@ def primal_prefixes(
     _, (mean, variance) = jax.lax.scan(
         step, start, (chunks(rows), chunks(targets), chunks(query_features))
     )
-    return Answer(mean.reshape(size, width)[:queries], variance.reshape(size)[:queries])
+    return Answer(mean.reshape(-1, width)[:queries], variance.reshape(-1)[:queries])
 
 
 def _in_units_of_noise(noise: Float[Array, "L"], *rows: Float[Array, "L _"]) -> tuple[Array, ...]:

@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from finetti.attention.cme.gram_products import BLOCK_ENTRIES, KeySystem, gram_product, key_noise
-from finetti.attention.cme.mixed_precision import CheckedRoute
-from finetti.attention.cme.routes import Call, Cost
+from finetti.attention.cme.gram_products import KeySystem, gram_product, key_noise
+from finetti.attention.cme.mixed_precision import MixedPrecisionRoute
+from finetti.attention.cme.routes import Call
 from finetti.attention.context_batch import ContextArrays
 from finetti.core.linalg import block_cholesky, lapack
 from finetti.core.linalg.positive_definite import first_that_factors
@@ -20,7 +20,7 @@ from finetti.kernels.kernel import Kernel
 MIN_KEYS = 256
 
 
-class Mixed(CheckedRoute):
+class Float32Factor(MixedPrecisionRoute):
     """One float32 factor of blocks; in float64 one call of LAPACK."""
 
     name = "mixed"
@@ -41,12 +41,6 @@ class Mixed(CheckedRoute):
             f"One float32 factorization ({call.length} keys), checked; float64 where that is too "
             "coarse."
         )
-
-    def cost(self, call: Call) -> Cost:
-        """L³/3 in float32."""
-        entries = call.length**2
-        flops = call.solves * (call.length**3 / 3 + 2.0 * entries * call.d_v)
-        return Cost(flops, 6.0 * entries + 16.0 * min(entries, BLOCK_ENTRIES))
 
     def prepare(self, system: KeySystem, gram: Array | None = None) -> block_cholesky.Tree:
         """The factor of K + Λ."""

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from finetti.attention.context_batch import split_rows
 from finetti.core.linalg.matrix_products import transposed_product
 from finetti.core.linalg.positive_definite import at_least_floor
 from finetti.kernels.kernel import Kernel
@@ -48,25 +49,25 @@ def key_noise(
     return at_least_floor(ridge, kernel.diagonal(keys), keys.shape[1])
 
 
-class HeldGram(NamedTuple):
+class CachedGram(NamedTuple):
     """K(rows, keys), evaluated once for values and gradients, and its pullback."""
 
     gram: Float[Array, "n L"]
     pull: Any
 
 
-def hold_gram(
+def cache_gram(
     kernel: Kernel, rows: Float[Array, "n d_k"], keys: Float[Array, "L d_k"]
-) -> HeldGram | None:
+) -> CachedGram | None:
     """K(rows, keys), or None where it is evaluated block by block, and again for a gradient."""
     return None if _n_blocks(rows, keys) else _evaluated(kernel, rows, keys)
 
 
-def _evaluated(kernel: Kernel, rows: Array, keys: Array) -> HeldGram:
-    return HeldGram(*jax.vjp(lambda *args: args[0].gram(*args[1:]), kernel, rows, keys))
+def _evaluated(kernel: Kernel, rows: Array, keys: Array) -> CachedGram:
+    return CachedGram(*jax.vjp(lambda *args: args[0].gram(*args[1:]), kernel, rows, keys))
 
 
-class Pulled(NamedTuple):
+class ProductGradients(NamedTuple):
     """Cotangents of K(rows, keys)·vectors."""
 
     kernel: Kernel
@@ -89,25 +90,25 @@ def gram_product(
     return _joined(products, rows.shape[0])
 
 
-def pull_product(
+def product_gradients(
     kernel: Kernel,
     rows: Float[Array, "n d_k"],
     keys: Float[Array, "L d_k"],
     vectors: Float[Array, "L k"],
     cotangent: Float[Array, "n k"],
-    held: HeldGram | None = None,
-) -> tuple[Pulled, Float[Array, "n k"]]:
+    held: CachedGram | None = None,
+) -> tuple[ProductGradients, Float[Array, "n k"]]:
     """All cotangents of `gram_product`, and the product itself, from one evaluation of K."""
 
-    def one(held: HeldGram, cotangent: Array) -> Any:
+    def one(held: CachedGram, cotangent: Array) -> Any:
         of_kernel, of_rows, of_keys = held.pull(cotangent @ vectors.T)
         total = of_kernel, of_keys, transposed_product(held.gram, cotangent)
         return total, (of_rows, held.gram @ vectors)
 
-    held = held or hold_gram(kernel, rows, keys)
+    held = held or cache_gram(kernel, rows, keys)
     if held is not None:
         (of_kernel, of_keys, of_vectors), (of_rows, product) = one(held, cotangent)
-        return Pulled(of_kernel, of_rows, of_keys, of_vectors), product
+        return ProductGradients(of_kernel, of_rows, of_keys, of_vectors), product
 
     def step(total: Any, pair: Any) -> Any:
         part, of_block = one(_evaluated(kernel, pair[0], keys), pair[1])
@@ -117,7 +118,7 @@ def pull_product(
     blocks = _blocks(rows, keys), _blocks_of(cotangent, _n_blocks(rows, keys))
     (of_kernel, of_keys, of_vectors), of_blocks = jax.lax.scan(step, zero, blocks)
     of_rows, product = (_joined(parts, rows.shape[0]) for parts in of_blocks)
-    return Pulled(of_kernel, of_rows, of_keys, of_vectors), product
+    return ProductGradients(of_kernel, of_rows, of_keys, of_vectors), product
 
 
 def _forward(kernel: Kernel, rows: Array, keys: Array, vectors: Array) -> Any:
@@ -126,7 +127,7 @@ def _forward(kernel: Kernel, rows: Array, keys: Array, vectors: Array) -> Any:
 
 def _backward(residuals: Any, cotangent: Array) -> Any:
     kernel, rows, keys, vectors = residuals
-    return tuple(pull_product(kernel, rows, keys, vectors, cotangent)[0])
+    return tuple(product_gradients(kernel, rows, keys, vectors, cotangent)[0])
 
 
 gram_product.defvjp(_forward, _backward)
@@ -144,10 +145,8 @@ def _blocks(rows: Array, keys: Array) -> Array:
 
 
 def _blocks_of(rows: Array, count: int) -> Array:
-    """(count, size, d); padded rows are zero and their cotangents too."""
-    size = -(-rows.shape[0] // count)
-    padded = jnp.pad(rows, ((0, count * size - rows.shape[0]), (0, 0)))
-    return padded.reshape(count, size, rows.shape[1])
+    """About ``count`` blocks; padded rows are zero and their cotangents too."""
+    return split_rows(rows, -(-rows.shape[0] // count))
 
 
 def _joined(blocks: Array, count: int) -> Array:

@@ -20,7 +20,6 @@ from finetti.core.arrays import as_array
 from finetti.core.errors import bad_argument
 from finetti.core.numerics.float64 import float64
 from finetti.display.card import Card, Table
-from finetti.display.charts.line_charts import Chart, line_chart
 from finetti.display.displayable import Displayable
 from finetti.display.progress import Progress
 from finetti.kernels.kernel import Kernel
@@ -76,24 +75,6 @@ class KernelFit(Displayable):
             return float(values[here])
 
         return end(-1), end(1)
-
-    def plot(self, name: str | None = None) -> Chart:
-        """The profile of a parameter (by default the first) as a Vega-Lite chart."""
-        name = self._search.names[0] if name is None else name
-        values, curve = self.profile(name)
-        records = [
-            {"value": value, "log likelihood": height}
-            for value, height in zip(values, curve, strict=True)
-        ]
-        return line_chart(
-            records,
-            "value",
-            "log likelihood",
-            reference=float(curve.max()) - INTERVAL_DEPTH,
-            log_x=True,
-            title=f"Profile of {name}; the line bounds the 95 % interval",
-            x_title=name,
-        )
 
     def __card__(self) -> Card:
         values = np.exp(self._search.best)

@@ -23,19 +23,19 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from finetti.attention.cme.gram_products import (
-    HeldGram,
+    CachedGram,
     KeySystem,
+    cache_gram,
     gram_product,
-    hold_gram,
     key_noise,
-    pull_product,
+    product_gradients,
 )
 from finetti.attention.cme.routes import (
     Answer,
     Call,
+    Output,
     Ridge,
     Route,
-    Wants,
     masked_rows,
 )
 from finetti.attention.context_batch import ContextArrays
@@ -55,7 +55,7 @@ MAX_CORRECTION = 5e-3
 _ROUNDOFF = 2.0**-24
 
 
-class CheckedRoute(Route):
+class MixedPrecisionRoute(Route):
     """A route that solves (K + Λ)x = b in float32 and, where that is too coarse, in float64."""
 
     in_data_precision = True
@@ -66,7 +66,7 @@ class CheckedRoute(Route):
             return "cannot be causal: every prefix would be a system of its own."
         if call.per_query:
             return "cannot take a mask per query: every query would be a system of its own."
-        if call.wants != "mean":
+        if call.output != "mean":
             return "gives the mean only: weights and variances need a solve per query."
         name = type(call.kernel).__name__
         if call.kernel.grows:
@@ -76,14 +76,23 @@ class CheckedRoute(Route):
         return ""
 
     def read(
-        self, kernel: Kernel, ridge: Ridge, context: ContextArrays, wants: Wants, prefix: int | None
+        self,
+        kernel: Kernel,
+        ridge: Ridge,
+        context: ContextArrays,
+        output: Output,
+        prefix: int | None,
     ) -> Answer:
         """In float64 if the data are; else float32, checked."""
         values = masked_rows(context.values, context.mask)
-        arguments = kernel, ridge.of(context).astype(values.dtype), context._replace(values=values)
+        arguments = (
+            kernel,
+            ridge.for_context(context).astype(values.dtype),
+            context._replace(values=values),
+        )
         if values.dtype == jnp.float64:
             return Answer(mean=self.mean64(*arguments))
-        return Answer(mean=checked_mean(self, *arguments))
+        return Answer(mean=mean_with_fallback(self, *arguments))
 
     @abc.abstractmethod
     def prepare(self, system: KeySystem, gram: Float[Array, "L L"] | None = None) -> Any:
@@ -102,31 +111,33 @@ class CheckedRoute(Route):
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def checked_mean(
-    solver: CheckedRoute, kernel: Kernel, ridge: Float[Array, ""], context: ContextArrays
+def mean_with_fallback(
+    solver: MixedPrecisionRoute, kernel: Kernel, ridge: Float[Array, ""], context: ContextArrays
 ) -> Float[Array, "Q d_v"]:
     """Vᵀ(K + λI)⁻¹K(K, q) of float32 data. Masked values must be zero."""
     # A factor asks for the lower half of K(K, K) only.
     return _solved(solver, kernel, ridge, context, among_keys=None)[0]
 
 
-def _forward(solver: CheckedRoute, kernel: Kernel, ridge: Array, context: ContextArrays) -> Any:
+def _forward(
+    solver: MixedPrecisionRoute, kernel: Kernel, ridge: Array, context: ContextArrays
+) -> Any:
     # Small matrices are evaluated once for all that follows, the gradient included.
-    among_keys = hold_gram(kernel, context.keys, context.keys)
+    among_keys = cache_gram(kernel, context.keys, context.keys)
     return _solved(solver, kernel, ridge, context, among_keys)
 
 
 def _solved(
-    solver: CheckedRoute,
+    solver: MixedPrecisionRoute,
     kernel: Kernel,
     ridge: Array,
     context: ContextArrays,
-    among_keys: HeldGram | None,
+    among_keys: CachedGram | None,
 ) -> Any:
     """The answer, and what a gradient needs."""
     query, keys, values, mask = context
     system = KeySystem(kernel, keys, key_noise(kernel, ridge, keys), mask)
-    reading = hold_gram(kernel, query, keys)
+    reading = cache_gram(kernel, query, keys)
     held = among_keys.gram if among_keys else None
     prepared = solver.prepare(*jax.lax.stop_gradient((system, held)))
     alpha = _solve(solver, prepared, system, values)
@@ -144,12 +155,12 @@ def _solved(
     return answer, (ridge, query, values, system, prepared, alpha, accepted, among_keys, reading)
 
 
-def _backward(solver: CheckedRoute, residuals: Any, cotangent: Array) -> Any:
+def _backward(solver: MixedPrecisionRoute, residuals: Any, cotangent: Array) -> Any:
     ridge, query, values, system, prepared, alpha, accepted, among_keys, reading = residuals
     kernel, keys, noise, mask = system
     kept = system.kept[:, None]
 
-    of_reading, _ = pull_product(kernel, query, keys, alpha, cotangent, reading)
+    of_reading, _ = product_gradients(kernel, query, keys, alpha, cotangent, reading)
     right = kept * of_reading.vectors
     gamma = _solve(solver, prepared, system, right)
 
@@ -176,7 +187,7 @@ def _backward(solver: CheckedRoute, residuals: Any, cotangent: Array) -> Any:
     def gradients(gamma: Array) -> Any:
         """The cotangents of all arguments for this γ."""
         # d(Aα) = 0 says Ā = −γαᵀ.
-        of_system, _ = pull_product(kernel, keys, keys, alpha, -gamma, among_keys)
+        of_system, _ = product_gradients(kernel, keys, keys, alpha, -gamma, among_keys)
         _, pull_noise = jax.vjp(key_noise, kernel, ridge, keys)
         of_noise = pull_noise(-jnp.sum(gamma * alpha, axis=1))
         add = functools.partial(jax.tree.map, lambda *parts: sum(parts))
@@ -211,22 +222,22 @@ def _adjoint_residual(system: KeySystem, query: Array, cotangent: Array, gamma: 
     return inside - noise[:, None] * gamma
 
 
-checked_mean.defvjp(_forward, _backward)
+mean_with_fallback.defvjp(_forward, _backward)
 
 
 def _in_float64(
-    solver: CheckedRoute, kernel: Kernel, ridge: Array, context: ContextArrays
+    solver: MixedPrecisionRoute, kernel: Kernel, ridge: Array, context: ContextArrays
 ) -> Array:
     mean = float64_inside(functools.partial(_mean64, solver))(kernel, ridge, context)
     return mean.astype(context.query.dtype)
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _mean64(solver: CheckedRoute, *arguments: Any) -> Array:
+def _mean64(solver: MixedPrecisionRoute, *arguments: Any) -> Array:
     return solver.mean64(*arguments)
 
 
-def _solve(solver: CheckedRoute, prepared: Any, system: KeySystem, right: Array) -> Array:
+def _solve(solver: MixedPrecisionRoute, prepared: Any, system: KeySystem, right: Array) -> Array:
     """(K + Λ)⁻¹b, differentiated implicitly: gradients of gradients exist too."""
     return jax.lax.custom_linear_solve(
         system.apply,
@@ -237,7 +248,9 @@ def _solve(solver: CheckedRoute, prepared: Any, system: KeySystem, right: Array)
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _solve_scaled(solver: CheckedRoute, prepared: Any, system: KeySystem, right: Array) -> Array:
+def _solve_scaled(
+    solver: MixedPrecisionRoute, prepared: Any, system: KeySystem, right: Array
+) -> Array:
     # In units of each column: squares of small and of large numbers leave float32.
     size = jnp.max(jnp.abs(right), axis=0, keepdims=True)
     size = jnp.where(size > 0, size, 1.0)

@@ -151,18 +151,19 @@ def effective_dimension(
     check_positive(ridge_per_token, "ridge_per_token", "effective_dimension")
     keys = np.asarray(keys)
     kernel = RBF() if kernel is None else kernel
-    spectra = _spectra("effective_dimension", keys, np.zeros((*keys.shape[:-1], 1)), mask, kernel)
+    spectra = _spectra("effective_dimension", keys, None, mask, kernel)
     eigenvalues = (spectrum.eigenvalues for spectrum in spectra)
     dimensions = [spectral_dimension(each, len(each) * ridge_per_token) for each in eigenvalues]
     return np.reshape(dimensions, keys.shape[:-2])
 
 
 def _spectra(
-    owner: str, keys: ArrayLike, values: ArrayLike, mask: ArrayLike | None, kernel: Kernel
+    owner: str, keys: ArrayLike, values: ArrayLike | None, mask: ArrayLike | None, kernel: Kernel
 ) -> list[GramSpectrum]:
+    """Without values, of the eigenvalues alone."""
     check_kernel(kernel, owner)
     with float64():
-        contexts = arrange(owner, None, np.asarray(keys), values, mask)
+        contexts = arrange(owner, None, np.asarray(keys), values, mask).arrays
         spectra = []
         for index in range(len(contexts.keys)):
             kept = slice(None) if contexts.mask is None else np.asarray(contexts.mask[index])
@@ -173,11 +174,13 @@ def _spectra(
             # Of all keys, also masked ones, which are clean: contexts of one shape compile once.
             gram = np.asarray(_gram(kernel, contexts.keys[index]), dtype=np.float64)[kept][:, kept]
             check_finite(gram, "kernel", f"{owner} (its Gram matrix)")
-            eigenvalues, basis = np.linalg.eigh(gram)
-            power = np.sum((basis.T @ context_values) ** 2, axis=1)
-            spectra.append(
-                GramSpectrum(np.maximum(eigenvalues, 0.0), power, context_values.shape[1])
-            )
+            if values is None:
+                eigenvalues, power = np.linalg.eigvalsh(gram), np.zeros(len(gram))
+            else:
+                eigenvalues, basis = np.linalg.eigh(gram)
+                power = np.sum((basis.T @ context_values) ** 2, axis=1)
+            spectrum = np.maximum(eigenvalues, 0.0), power, context_values.shape[1]
+            spectra.append(GramSpectrum(*spectrum))
     return spectra
 
 

@@ -1,6 +1,7 @@
-"""What a route of CME attention is: when it applies, what it costs, how it answers."""
+"""What a route of CME attention is: when it applies, and how it answers."""
 
 import abc
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import jax.numpy as jnp
@@ -9,7 +10,8 @@ from jaxtyping import Array, Bool, DTypeLike, Float
 from finetti.attention.context_batch import ContextArrays
 from finetti.kernels.kernel import Kernel
 
-Wants = Literal["mean", "posterior", "weights"]
+Output = Literal["mean", "posterior", "weights"]
+RouteName = Literal["auto", "cholesky", "mixed", "primal", "conjugate_gradients"]
 
 
 class Call(NamedTuple):
@@ -22,25 +24,13 @@ class Call(NamedTuple):
     d_v: int
     per_query: bool = False
     is_causal: bool = False
-    wants: Wants = "mean"
+    output: Output = "mean"
     dtype: DTypeLike = jnp.float32
 
     @property
     def features(self) -> int | None:
         """The dimension of the kernel's feature map, None if it has no finite one."""
         return self.kernel.feature_dimension(self.d_k)
-
-    @property
-    def solves(self) -> int:
-        """How many systems there are: one, or one per query."""
-        return self.queries if self.per_query else 1
-
-
-class Cost(NamedTuple):
-    """Leading terms: flops per context (conjugate gradients: per iteration), and bytes at once."""
-
-    flops: float
-    memory: float
 
 
 class Ridge(NamedTuple):
@@ -49,7 +39,7 @@ class Ridge(NamedTuple):
     value: Float[Array, ""]
     per_token: bool
 
-    def of(self, context: ContextArrays) -> Float[Array, ""]:
+    def for_context(self, context: ContextArrays) -> Float[Array, ""]:
         """The ridge of this context."""
         if not self.per_token:
             return self.value
@@ -65,6 +55,16 @@ class Answer(NamedTuple):
     variance: Float[Array, "Q"] | None = None
     weights: Float[Array, "Q L"] | None = None
     ridge: Float[Array, ""] | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The route of a call, and the reason for the choice."""
+
+    route: str
+    is_causal: bool
+    per_query: bool
+    reason: str
 
 
 class Route(abc.ABC):
@@ -85,12 +85,13 @@ class Route(abc.ABC):
         """Why "auto" would take it for this call, or nothing."""
 
     @abc.abstractmethod
-    def cost(self, call: Call) -> Cost:
-        """Work and memory."""
-
-    @abc.abstractmethod
     def read(
-        self, kernel: Kernel, ridge: Ridge, context: ContextArrays, wants: Wants, prefix: int | None
+        self,
+        kernel: Kernel,
+        ridge: Ridge,
+        context: ContextArrays,
+        output: Output,
+        prefix: int | None,
     ) -> Answer:
         """One context. With ``prefix``, the period of the queries' positions, it is causal."""
 

@@ -1,39 +1,20 @@
 """Incremental decoding: one interface for every attention that has a state."""
 
-from typing import overload
-
 from jax.typing import ArrayLike
 
 from finetti.attention.cme.conditional_mean import ConditionalMean
 from finetti.attention.decoding.decode_state import DecodeState
-from finetti.attention.decoding.factor_cache import DecodeCache, factor_prompt
-from finetti.attention.decoding.fast_weight_state import FastWeightState, write_prompt
-from finetti.attention.decoding.moment_cache import MomentCache, moments_of_prompt
+from finetti.attention.decoding.factor_cache import factor_prompt
+from finetti.attention.decoding.fast_weight_state import write_prompt
+from finetti.attention.decoding.moment_cache import moments_of_prompt
 from finetti.attention.fast_weights.state_attention import FastWeights
-from finetti.attention.modules.attention_module import Attention
-from finetti.attention.rows import RowAttention
+from finetti.attention.modules.attention_module import Attention, RowAttention
 from finetti.core.arguments import check_finite
 from finetti.core.arrays import as_array
 from finetti.core.errors import InputError, UnsupportedError, bad_argument
 from finetti.core.numerics.float64 import widest_float
 
 
-@overload
-def start_decoding(
-    attention: ConditionalMean, keys: ArrayLike, values: ArrayLike, capacity: int
-) -> DecodeCache: ...
-@overload
-def start_decoding(
-    attention: ConditionalMean, keys: ArrayLike, values: ArrayLike, capacity: None = None
-) -> MomentCache: ...
-@overload
-def start_decoding(
-    attention: FastWeights, keys: ArrayLike, values: ArrayLike, capacity: int | None = None
-) -> FastWeightState: ...
-@overload
-def start_decoding(
-    attention: Attention, keys: ArrayLike, values: ArrayLike, capacity: int | None = None
-) -> DecodeState: ...
 def start_decoding(
     attention: Attention, keys: ArrayLike, values: ArrayLike, capacity: int | None = None
 ) -> DecodeState:

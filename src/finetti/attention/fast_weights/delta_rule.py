@@ -10,19 +10,15 @@ import wadler_lindig
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from finetti.attention.cme.conditional_mean import PerQueryMaskWarning
-from finetti.attention.context_batch import Contexts
-from finetti.attention.fast_weights.chunked_scan import CHUNK_LENGTH, Rule
-from finetti.attention.fast_weights.state_attention import FastWeights, run_rule
+from finetti.attention.fast_weights.chunked_scan import CHUNK_LENGTH, UpdateRule
+from finetti.attention.fast_weights.state_attention import FastWeights
+from finetti.attention.modules.attention_module import per_query_cost
 from finetti.core.arguments import as_whole
-from finetti.core.arrays import is_concrete
-from finetti.core.errors import bad_argument, warn_user
+from finetti.core.arrays import as_array, is_concrete
+from finetti.core.errors import InputError, bad_argument
 
-PER_QUERY_COST = (
-    "A mask that differs between queries makes the delta rule write one state per query. If it is "
-    "causal, say is_causal=True; if it only hides padding, pass one mask for all queries (of the "
-    "shape of the keys, or key_value_seq_lengths; in Flax key_mask=True): one state for all."
-)
+# A decay below e^−200 forgets all; sums of its logarithm keep their digits.
+MIN_LOG_DECAY = -200.0
 
 
 class DeltaRule(FastWeights):
@@ -48,6 +44,7 @@ class DeltaRule(FastWeights):
     Reference: Widrow and Hoff (1960); Schlag et al., arXiv 2102.11174.
     """
 
+    per_query_cost = per_query_cost("makes the delta rule write one state per query", "one state")
     logit_step: Float[Array, ""]
     logit_decay: Float[Array, ""] | None
     chunk_length: int = eqx.field(static=True)
@@ -56,7 +53,7 @@ class DeltaRule(FastWeights):
         self, step: ArrayLike = 1.0, decay: ArrayLike = 1.0, *, chunk_length: int = CHUNK_LENGTH
     ):
         self.logit_step = _logit(step, 2.0, "step")
-        keeps_all = is_concrete(decay) and np.ndim(decay) == 0 and float(np.asarray(decay)) == 1.0
+        keeps_all = _is_number(decay) and float(np.asarray(decay)) == 1.0
         self.logit_decay = None if keeps_all else _logit(decay, 1.0, "decay")
         self.chunk_length = as_whole(chunk_length, "chunk_length", "DeltaRule")
 
@@ -81,12 +78,12 @@ class DeltaRule(FastWeights):
             return jnp.ones_like(self.logit_step)
         return jax.nn.sigmoid(self.logit_decay)
 
-    def rule(self, dtype: Any) -> Rule:
+    def rule(self, dtype: Any) -> UpdateRule:
         """S ← αS − step·(αSk − v)kᵀ on unit keys."""
         step = 2.0 * jax.nn.sigmoid(self.logit_step.astype(dtype))
         if self.logit_decay is None:
-            return Rule(step)
-        return Rule(step, jax.nn.log_sigmoid(self.logit_decay.astype(dtype)))
+            return UpdateRule(step)
+        return UpdateRule(step, jax.nn.log_sigmoid(self.logit_decay.astype(dtype)))
 
     def features(self, tokens: Float[Array, "N d_k"]) -> Float[Array, "N d_k"]:
         """The query itself."""
@@ -103,9 +100,67 @@ class DeltaRule(FastWeights):
         norms = unit * jnp.sqrt(jnp.where(present, squares, 1))
         return keys / norms, jnp.where(present, values / norms, 0)
 
-    def _read_each(self, contexts: Contexts) -> Array:
-        warn_user(PER_QUERY_COST, PerQueryMaskWarning)
-        return run_rule(None)(self, contexts.arrays)
+    def on_scaled_tokens(self, scale: Float[Array, ""]) -> "DeltaRule":
+        """Itself: a common factor of queries and keys cancels."""
+        return self
+
+
+def delta_rule_gates(
+    key_shape: tuple[int, ...],
+    step: ArrayLike,
+    decay: ArrayLike | None,
+    log_decay: ArrayLike | None,
+) -> UpdateRule:
+    """The gates of `delta_rule_attention`, checked: numbers, or one per key of (B, S, K, H)."""
+    owner = "delta_rule_attention"
+    if decay is not None and log_decay is not None:
+        raise InputError(f"{owner} takes `decay` or `log_decay`, not both.")
+    rate = _gate(owner, "step", step, key_shape, (0.0, 2.0))
+    if log_decay is not None:
+        logs = _gate(owner, "log_decay", log_decay, key_shape, (-np.inf, 0.0), True)
+    elif decay is None or (_is_number(decay) and float(np.asarray(decay)) == 1.0):
+        return UpdateRule(rate)
+    else:
+        given = _gate(owner, "decay", decay, key_shape, (0.0, 1.0), True)
+        logs = jnp.log(jnp.maximum(given, jnp.finfo(given.dtype).tiny))
+    return UpdateRule(rate, jnp.maximum(logs, MIN_LOG_DECAY))
+
+
+def _gate(
+    owner: str,
+    name: str,
+    gate: ArrayLike,
+    key_shape: tuple[int, ...],
+    interval: tuple[float, float],
+    may_differ_by_channel: bool = False,
+) -> Array:
+    """A number, or an array (B, S, K) or, where it has as many axes as the key, (B, S, K, H)."""
+    array = as_array(gate)
+    if not jnp.issubdtype(array.dtype, jnp.floating):
+        array = array.astype(float)
+    *batch, length, heads, width = key_shape
+    full = (*batch, length, heads)
+    if may_differ_by_channel and array.ndim == len(key_shape):
+        full = (*full, width)
+    sizes = (1,) * (len(full) - array.ndim) + array.shape
+    if len(sizes) > len(full) or any(
+        size not in (1, wanted) for size, wanted in zip(sizes, full, strict=True)
+    ):
+        requirement = f"a number or broadcastable to {full}"
+        raise bad_argument(name, owner, requirement, f"shape {array.shape}")
+    low, high = interval
+    if is_concrete(array):
+        numbers = np.asarray(array)
+        if not ((numbers >= low) & (numbers <= high)).all():
+            raise bad_argument(name, owner, f"between {low:g} and {high:g}", numbers.tolist())
+    if array.ndim == 0:
+        return array
+    array = jnp.broadcast_to(array, full)
+    return array if batch else array[None]
+
+
+def _is_number(value: ArrayLike) -> bool:
+    return is_concrete(value) and np.ndim(value) == 0
 
 
 def _logit(value: ArrayLike, most: float, argument: str) -> Float[Array, ""]:

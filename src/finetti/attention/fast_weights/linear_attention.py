@@ -1,13 +1,11 @@
 """Linear attention: one gradient step of least squares."""
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from finetti.attention.blocks import over_queries
-from finetti.attention.context_batch import ContextArrays, Contexts
-from finetti.attention.fast_weights.chunked_scan import CHUNK_LENGTH, Rule
+from finetti.attention.context_batch import ContextArrays, over_queries
+from finetti.attention.fast_weights.chunked_scan import CHUNK_LENGTH, UpdateRule
 from finetti.attention.fast_weights.state_attention import FastWeights
 from finetti.core.arguments import as_whole
 from finetti.core.errors import UnsupportedError
@@ -48,9 +46,9 @@ class LinearAttention(FastWeights):
             )
         self.chunk_length = as_whole(chunk_length, "chunk_length", "LinearAttention")
 
-    def rule(self, dtype: object) -> Rule:
+    def rule(self, dtype: object) -> UpdateRule:
         """S ← S + vφ(k)ᵀ."""
-        return Rule()
+        return UpdateRule()
 
     def features(self, tokens: Float[Array, "N d_k"]) -> Float[Array, "N D"]:
         """φ of the kernel."""
@@ -62,16 +60,17 @@ class LinearAttention(FastWeights):
         """φ(k) and v."""
         return self.features(keys), values
 
-    def _read_each(self, contexts: Contexts) -> Array:
-        return _read_rows(self, contexts.arrays)
+    def read_own_masks(
+        self, arrays: ContextArrays, shared: UpdateRule, own: UpdateRule
+    ) -> Float[Array, "B Q d_v"]:
+        """Sums over the keys of each query's own mask: no state, but the weights themselves."""
 
+        def rows(query: Array, keys: Array, values: Array, mask: Array | None, _: None) -> Array:
+            weights = self.features(query) @ self.features(keys).T
+            return (weights if mask is None else jnp.where(mask, weights, 0)) @ values
 
-@jax.jit
-def _read_rows(module: LinearAttention, arrays: ContextArrays) -> Array:
-    """Σ over the keys of each query's own mask: no state, but the weights themselves."""
+        return over_queries(rows, arrays)
 
-    def rows(query: Array, keys: Array, values: Array, mask: Array | None) -> Array:
-        weights = module.features(query) @ module.features(keys).T
-        return (weights if mask is None else jnp.where(mask, weights, 0)) @ values
-
-    return over_queries(rows, arrays)
+    def on_scaled_tokens(self, scale: Float[Array, ""]) -> "LinearAttention":
+        """With the kernel of scaled tokens."""
+        return eqx.tree_at(lambda m: m.kernel, self, self.kernel.on_scaled_tokens(scale))

@@ -1,10 +1,8 @@
 """The interface of attention by a state, and how its calls are computed."""
 
 import abc
-import functools
 import math
-from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -12,16 +10,10 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
-from finetti.attention.context_batch import (
-    ContextArrays,
-    Contexts,
-    arrange,
-    mark_unknown,
-    over_contexts,
-    set_aside_spoiled,
-)
-from finetti.attention.fast_weights.chunked_scan import Rule, last_state, read_prefixes
-from finetti.attention.modules.attention_module import Attention
+from finetti.attention.context_batch import ContextArrays, Contexts, arrange, over_contexts
+from finetti.attention.fast_weights.chunked_scan import UpdateRule, last_state, read_prefixes
+from finetti.attention.modules.attention_module import Attention, PerQueryMaskWarning
+from finetti.core.errors import warn_user
 
 # Numbers in the keys of a context from which contexts run one after the other: together they would
 # be turned to (chunk, context, …) and back, and nothing of them would stay in a near cache.
@@ -38,9 +30,11 @@ class FastWeights(Attention):
     """
 
     chunk_length: eqx.AbstractVar[int]
+    # What is said where every query has a mask of its own, if that costs more.
+    per_query_cost: ClassVar[str] = ""
 
     @abc.abstractmethod
-    def rule(self, dtype: Any) -> Rule:
+    def rule(self, dtype: Any) -> UpdateRule:
         """How a pair changes the state."""
 
     @abc.abstractmethod
@@ -53,10 +47,6 @@ class FastWeights(Attention):
     ) -> tuple[Float[Array, "L D"], Float[Array, "L d_v"]]:
         """What is written of keys and values that all count."""
 
-    @abc.abstractmethod
-    def _read_each(self, contexts: Contexts) -> Array:
-        """The answers where every query has a mask of its own."""
-
     def __call__(
         self,
         query: ArrayLike,
@@ -67,8 +57,7 @@ class FastWeights(Attention):
         is_causal: bool = False,
     ) -> Float[Array, "..."]:
         """S φ(q), S written by all keys that may be read; with ``is_causal`` by the keys 0…t."""
-        contexts = arrange(type(self).__name__, query, keys, values, mask)
-        return contexts.restore_values(self.read(contexts, is_causal))
+        return self.read(arrange(type(self).__name__, query, keys, values, mask), is_causal)
 
     def weights(
         self,
@@ -80,46 +69,90 @@ class FastWeights(Attention):
     ) -> Float[Array, "..."]:
         """What each value is multiplied by: of either sign, and they need not sum to 1."""
         contexts = arrange(type(self).__name__, query, keys, None, mask)
-        size, length, _ = contexts.keys.shape
-        # The answer to the values e_1, …, e_L.
-        units = jnp.broadcast_to(jnp.eye(length, dtype=contexts.keys.dtype), (size, length, length))
-        return contexts.restore(self.read(contexts._replace(values=units), is_causal))
+        return self.read(contexts, is_causal, is_weights=True)
 
-    def read(self, contexts: Contexts, is_causal: bool = False) -> Array:
-        """The answers in the layout of ``contexts``."""
-        contexts = contexts.at_least_float32()
+    def read(
+        self,
+        contexts: Contexts,
+        is_causal: bool = False,
+        gates: UpdateRule | None = None,
+        *,
+        is_weights: bool = False,
+    ) -> Array:
+        """The answers, or the weights of the values, in the layout of the caller.
+
+        ``gates`` stand in place of those of `rule`: numbers, or as `head_layout.Heads.gate` takes
+        them.
+        """
+        if contexts.layout.per_query and self.per_query_cost:
+            warn_user(self.per_query_cost, PerQueryMaskWarning)
         # Where nothing is asked, there are no positions either.
-        is_causal = is_causal and contexts.query.shape[1] > 0
+        is_causal = is_causal and contexts.layout.queries > 0
         positions = contexts.positions(type(self).__name__) if is_causal else None
-        arrays, known = set_aside_spoiled(contexts.arrays, positions)
-        if contexts.per_query:
-            contexts = contexts._replace(**arrays._asdict())
-            contexts = contexts.causal(type(self).__name__) if is_causal else contexts
-            return mark_unknown(self._read_each(contexts), known)
-        return mark_unknown(run_rule(positions)(self, arrays), known)
+        return contexts.run(read_state, self, gates, positions=positions, is_weights=is_weights)
+
+    def read_own_masks(
+        self, arrays: ContextArrays, shared: UpdateRule, own: UpdateRule
+    ) -> Float[Array, "B Q d_v"]:
+        """The answers where every query has a mask of its own: one state for each."""
+        return _over_states(self, arrays, shared, own, None)
 
 
-@functools.cache
-def run_rule(positions: int | None) -> Callable[..., Array]:
-    """One compiled function per number of positions; None where all queries read all keys."""
+def read_state(
+    contexts: Contexts,
+    module: FastWeights,
+    gates: UpdateRule | None,
+    *,
+    positions: int | None,
+    is_weights: bool,
+) -> Array:
+    """What `FastWeights.read` compiles."""
+    arrays = contexts.arrays
+    if is_weights:
+        # The answer to the values e_1, …, e_L.
+        size, length, _ = arrays.keys.shape
+        units = jnp.eye(length, dtype=arrays.keys.dtype)
+        arrays = arrays._replace(values=jnp.broadcast_to(units, (size, length, length)))
+    module = contexts.scaled(module)
+    shared, own = module.rule(arrays.keys.dtype), UpdateRule()
+    if gates is not None:
+        shared = UpdateRule(*(None if gate is None or gate.ndim else gate for gate in gates))
+        own = UpdateRule(*(gate if gate is not None and gate.ndim else None for gate in gates))
+        heads = contexts.layout.heads
+        assert heads is not None
+        own = jax.tree.map(heads.gate, own)
+        shared, own = jax.tree.map(lambda gate: gate.astype(arrays.keys.dtype), (shared, own))
+    if contexts.layout.per_query:
+        arrays = arrays if positions is None else arrays.causal(positions)
+        answers = module.read_own_masks(arrays, shared, own)
+    else:
+        answers = _over_states(module, arrays, shared, own, positions)
+    return contexts.restore(answers) if is_weights else contexts.restore_values(answers)
 
-    def run(module: FastWeights, arrays: ContextArrays) -> Array:
-        def one(query: Array, keys: Array, values: Array, mask: Array | None) -> Array:
-            rule = module.rule(keys.dtype)
-            written = masked_pairs(module, keys, values, mask)
-            asked = module.features(query)
-            if positions is None:
-                return asked @ last_state(rule, *written, mask, module.chunk_length)
-            groups = asked.reshape(-1, positions, asked.shape[1])
-            out = read_prefixes(rule, groups, *written, mask, module.chunk_length)
-            return out.reshape(len(query), -1)
 
-        if len(arrays.keys) == 1 or math.prod(arrays.keys.shape[1:]) < MIN_ALONE_ENTRIES:
-            return over_contexts(one, arrays)
-        # The states of all contexts, kept for the gradient, take longer to write than to make.
-        return over_contexts(jax.checkpoint(one), arrays, max_entries=1)
+def _over_states(
+    module: FastWeights,
+    arrays: ContextArrays,
+    shared: UpdateRule,
+    own: UpdateRule,
+    positions: int | None,
+) -> Float[Array, "B Q d_v"]:
+    """``own`` gates are (B, L, …), ``shared`` ones numbers."""
 
-    return jax.jit(run)
+    def one(query: Array, keys: Array, values: Array, mask: Array | None, own: UpdateRule) -> Array:
+        rule = UpdateRule(*(a if b is None else b for a, b in zip(shared, own, strict=True)))
+        written = masked_pairs(module, keys, values, mask)
+        asked = module.features(query)
+        if positions is None:
+            return asked @ last_state(rule, *written, mask, module.chunk_length)
+        groups = asked.reshape(-1, positions, asked.shape[1])
+        out = read_prefixes(rule, groups, *written, mask, module.chunk_length)
+        return out.reshape(len(query), -1)
+
+    if len(arrays.keys) == 1 or math.prod(arrays.keys.shape[1:]) < MIN_ALONE_ENTRIES:
+        return over_contexts(one, arrays, None, own)
+    # The states of all contexts, kept for the gradient, take longer to write than to make.
+    return over_contexts(jax.checkpoint(one), arrays, 1, own)
 
 
 def masked_pairs(

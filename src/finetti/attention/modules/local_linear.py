@@ -2,19 +2,23 @@
 
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import wadler_lindig
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
-from finetti.attention.blocks import map_blocks
-from finetti.attention.normalized import masked_softmax
-from finetti.attention.rows import RowAttention
-from finetti.core.arguments import check_positive
-from finetti.core.errors import UnsupportedError
+from finetti.attention.context_batch import map_blocks
+from finetti.attention.modules.attention_module import (
+    RowAttention,
+    check_nonnegative,
+    masked_softmax,
+    with_bias,
+)
 from finetti.core.linalg.positive_definite import at_least_floor, posdef_solve
-from finetti.kernels.kernel import Kernel, check_kernel, written_parameter
+from finetti.kernels.kernel import Kernel, written_parameter
+from finetti.kernels.token_geometry import log_parameter
 
 
 class LocalLinear(RowAttention):
@@ -52,16 +56,9 @@ class LocalLinear(RowAttention):
     log_ridge: Float[Array, ""]
 
     def __init__(self, kernel: Kernel, ridge: ArrayLike = 0.1):
-        check_kernel(kernel, "LocalLinear")
-        if not kernel.is_positive:
-            raise UnsupportedError(
-                f"LocalLinear weighs errors by the kernel's values, and {kernel} takes both signs. "
-                "Use ConditionalMean, which accepts any positive-definite kernel, or a nonnegative "
-                "one such as RBF or Exponential."
-            )
-        check_positive(ridge, "ridge", "LocalLinear")
+        check_nonnegative(kernel, "LocalLinear", "weighs errors by")
         self.kernel = kernel
-        self.log_ridge = jnp.log(jnp.asarray(ridge, dtype=float))
+        self.log_ridge = log_parameter(ridge, "ridge", "LocalLinear", dtype=float)
 
     def __repr__(self) -> str:
         return f"LocalLinear({self.kernel!r}, {written_parameter('log_ridge', self.log_ridge)})"
@@ -79,9 +76,10 @@ class LocalLinear(RowAttention):
         query: Float[Array, "Q d_k"],
         keys: Float[Array, "L d_k"],
         mask: Bool[Array, "#Q L"] | None,
+        bias: Float[Array, "#Q L"] | None = None,
     ) -> Float[Array, "Q L"]:
         """The weights of the intercept."""
-        log_scores = self.kernel.log_gram(query, keys)
+        log_scores = with_bias(self.kernel.log_gram(query, keys), bias)
         shares = masked_softmax(log_scores, mask)
         readable = log_scores if mask is None else jnp.where(mask, log_scores, -jnp.inf)
         reads = jnp.max(readable, axis=1) > -jnp.inf
@@ -102,3 +100,11 @@ class LocalLinear(RowAttention):
             return share * (1.0 + jnp.where(reads, (offsets @ slope)[:, 0], 0.0))
 
         return map_blocks(row, (shares, reads, query), keys.size)
+
+    def on_scaled_tokens(self, scale: Float[Array, ""]) -> "LocalLinear":
+        """With the kernel of scaled tokens; a slope in √s·k is one in k over √s: λ becomes λ/s."""
+        parts = (
+            self.kernel.on_scaled_tokens(scale),
+            self.log_ridge - jnp.log(scale).astype(self.log_ridge.dtype),
+        )
+        return eqx.tree_at(lambda module: (module.kernel, module.log_ridge), self, parts)

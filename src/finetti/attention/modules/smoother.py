@@ -1,13 +1,15 @@
 """Nadaraya–Watson attention and its conditional kernel density."""
 
+from typing import Any
+
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from finetti.attention.context_batch import arrange
-from finetti.attention.normalized import NormalizedAttention
+from finetti.attention.modules.attention_module import NormalizedAttention, check_nonnegative
 from finetti.core.arguments import check_finite
 from finetti.core.arrays import as_array
-from finetti.core.errors import UnsupportedError, bad_argument
+from finetti.core.errors import bad_argument
 from finetti.kernels.kernel import Kernel, check_kernel
 
 
@@ -32,13 +34,7 @@ class KernelSmoother(NormalizedAttention):
     kernel: Kernel
 
     def __init__(self, kernel: Kernel):
-        check_kernel(kernel, "KernelSmoother")
-        if not kernel.is_positive:
-            raise UnsupportedError(
-                f"KernelSmoother divides by the sum of the kernel's values, and {kernel} takes "
-                "both signs. Use ConditionalMean, which accepts any positive-definite kernel, or a "
-                "nonnegative one such as RBF or Exponential."
-            )
+        check_nonnegative(kernel, "KernelSmoother", "divides by the sum of")
         self.kernel = kernel
 
     def density(
@@ -65,20 +61,34 @@ class KernelSmoother(NormalizedAttention):
         """
         owner = "KernelSmoother.density"
         contexts = arrange(owner, query, keys, values, mask)
-        points = as_array(points).astype(contexts.values.dtype)
-        if points.ndim != 2 or points.shape[1] != contexts.values.shape[2]:
-            requirement = f"of shape (P, d_v = {contexts.values.shape[2]})"
+        points, d_v = as_array(points).astype(contexts.layout.working_dtype), contexts.layout.d_v
+        if points.ndim != 2 or points.shape[1] != d_v:
+            requirement = f"of shape (P, d_v = {d_v})"
             raise bad_argument("points", owner, requirement, f"shape {points.shape}")
         check_finite(points, "points", owner)
         kernel = self.kernel if value_kernel is None else value_kernel
         check_kernel(kernel, owner, "value_kernel")
-        return contexts.restore(self.read(contexts, _density, False, kernel, points))
+        return self.read(contexts, False, _density, kernel, points)
 
-    def _log_scores(
+    def log_scores(
         self, query: Float[Array, "Q d_k"], keys: Float[Array, "L d_k"]
     ) -> Float[Array, "Q L"]:
+        """log K(k_ℓ, q)."""
         return self.kernel.log_gram(query, keys)
 
+    def on_scaled_tokens(self, scale: Float[Array, ""]) -> "KernelSmoother":
+        """With the kernel of scaled tokens."""
+        return KernelSmoother(self.kernel.on_scaled_tokens(scale))
 
-def _density(weights: Array, values: Array, kernel: Kernel, points: Array) -> Array:
-    return weights @ kernel.gram(values, points)
+
+def _density(
+    module: KernelSmoother,
+    query: Array,
+    keys: Array,
+    values: Array,
+    mask: Any,
+    bias: Any,
+    kernel: Kernel,
+    points: Array,
+) -> Float[Array, "Q P"]:
+    return module.rows(query, keys, mask, bias) @ kernel.gram(values, points)

@@ -1,10 +1,17 @@
 """Softmax attention."""
 
+from typing import Any
+
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from finetti.attention.normalized import NormalizedAttention
+from finetti.attention.modules.attention_module import (
+    NormalizedAttention,
+    masked_logits,
+    with_bias,
+)
 from finetti.core.arguments import check_positive
 
 
@@ -26,7 +33,34 @@ class Softmax(NormalizedAttention):
         check_positive(scale, "scale", "Softmax")
         self.scale = float(scale)
 
-    def _log_scores(
+    def log_scores(
         self, query: Float[Array, "Q d_k"], keys: Float[Array, "L d_k"]
     ) -> Float[Array, "Q L"]:
+        """scale · Kq."""
         return jnp.asarray(self.scale, query.dtype) * (query @ keys.T)
+
+    def on_scaled_tokens(self, scale: Float[Array, ""]) -> "ScaledSoftmax":
+        """The same with another scale, which may be unknown until the program runs."""
+        return ScaledSoftmax(self.scale * scale)
+
+
+class ScaledSoftmax(NormalizedAttention):
+    """`Softmax` with a scale that is an array."""
+
+    in_data_precision = True
+    scale: Float[Array, ""]
+
+    def log_scores(
+        self, query: Float[Array, "Q d_k"], keys: Float[Array, "L d_k"]
+    ) -> Float[Array, "Q L"]:
+        """scale · Kq."""
+        return self.scale.astype(query.dtype) * (query @ keys.T)
+
+
+def sum_and_residual(
+    module: NormalizedAttention, query: Array, keys: Array, values: Array, mask: Any, bias: Any
+) -> tuple[Float[Array, "Q d_v"], Float[Array, "Q"]]:
+    """The weighted sum, and the log of the sum of scores, without a gradient."""
+    logits = masked_logits(with_bias(module.log_scores(query, keys), bias), mask)
+    residual = jax.nn.logsumexp(jax.lax.stop_gradient(logits), axis=-1)
+    return jax.nn.softmax(logits, axis=-1) @ values, residual

@@ -9,8 +9,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from finetti.attention.blocks import map_blocks
-from finetti.attention.context_batch import arrange
+from finetti.attention.context_batch import arrange, map_blocks
 from finetti.core.arrays import as_array
 from finetti.core.errors import InputError, bad_argument
 from finetti.core.numerics.float64 import widest_float
@@ -93,13 +92,13 @@ class ContextKernel(eqx.Module):
                 raise bad_argument(name, owner, f"of shape {shape}", f"shape {array.shape}")
         contexts = arrange(owner, query, keys, None, mask)
         self._check(owner, prefix, keys, mask)
-        dtype, lead = contexts.query.dtype, keys.shape[:-1]
-        if contexts.mask is None:
+        arrays, dtype, lead = contexts.arrays, contexts.layout.dtype, keys.shape[:-1]
+        if arrays.mask is None:
             share = jnp.full(lead, 1 / keys.shape[-2], dtype)
         else:
-            read = contexts.mask.astype(dtype)
+            read = arrays.mask.astype(dtype)
             share = (read / jnp.maximum(jnp.sum(read, axis=-1, keepdims=True), 1)).reshape(lead)
-        return Input(query.astype(dtype), contexts.keys.reshape(keys.shape), share)
+        return Input(query.astype(dtype), arrays.keys.astype(dtype).reshape(keys.shape), share)
 
 
 def _same_dtype(x: Input, y: Input) -> tuple[Input, Input]:

@@ -8,8 +8,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from finetti.attention.blocks import block_size, map_blocks
-from finetti.attention.context_batch import Contexts, arrange
+from finetti.attention.context_batch import Contexts, arrange, block_size, map_blocks
 from finetti.attention.random_features.infinite_heads import InfiniteHeadKernel
 from finetti.attention.random_features.random_feature_model import (
     RandomFeatureModel,
@@ -140,7 +139,7 @@ class RandomFeatureAttention(RandomFeatureModel):
     ) -> Contexts:
         owner = type(self).__name__ + method
         contexts = arrange(owner, query, keys, None, mask)
-        if contexts.keys.shape[-1] != self.dimension:
+        if contexts.layout.d_k != self.dimension:
             requirement = f"of the dimension of the draw, d = {self.dimension}"
             raise bad_argument("keys", owner, requirement, f"shape {jnp.shape(keys)}")
         return contexts

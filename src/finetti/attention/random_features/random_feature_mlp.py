@@ -6,8 +6,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from finetti.attention.blocks import map_blocks
-from finetti.attention.context_batch import Contexts, arrange
+from finetti.attention.context_batch import Contexts, arrange, map_blocks
 from finetti.attention.random_features.infinite_mlp import InfiniteMLPKernel, check_positions
 from finetti.attention.random_features.random_feature_model import (
     RandomFeatureModel,

@@ -75,8 +75,8 @@ def _read(model: RandomFeatureModel, query: Array, keys: Array, mask: Array | No
 
 def parts(contexts: Contexts) -> tuple[Array, Array, Array | None]:
     """Query, keys and mask (B, 1 or Q, N), in float32 at least: sums over keys need the digits."""
-    query, keys, _, mask = contexts.at_least_float32().arrays
-    return query, keys, mask if mask is None or contexts.per_query else mask[:, None, :]
+    query, keys, _, mask = contexts.arrays
+    return query, keys, mask if mask is None or contexts.layout.per_query else mask[:, None, :]
 
 
 def zero_values(

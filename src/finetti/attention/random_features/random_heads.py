@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from finetti.attention.normalized import masked_softmax
+from finetti.attention.modules.attention_module import masked_softmax
 from finetti.core.arguments import as_whole, check_finite
 from finetti.core.arrays import as_array
 from finetti.core.errors import bad_argument

@@ -24,7 +24,6 @@ class Status(enum.IntEnum):
     FLOORED = 2
     REPAIRED = 3
     FAILED = 4
-    NOT_CONVERGED = 5
 
     @property
     def advice(self) -> str:
@@ -42,8 +41,6 @@ _ADVICE = {
     "until it was. Raise the ridge, or check that the kernel is positive definite.",
     Status.FAILED: "The matrix has no Cholesky factor even with a raised diagonal; check that the "
     "entries are finite and the matrix is symmetric positive definite.",
-    Status.NOT_CONVERGED: "Conjugate gradients did not converge, and what they did not solve is "
-    "NaN; raise the ridge, or use route='cholesky', which holds the Gram matrix.",
 }
 
 
