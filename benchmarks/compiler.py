@@ -35,7 +35,7 @@ def measure(length, basis, time_of):
     from finetti.boolean import And, compile_rule
 
     indices = (1, length // 2, length - 1)
-    make = lambda: certified(compile_rule(And(indices), length, basis=basis))  # noqa: E731
+    make = lambda: certified(compile_rule(And(indices), length, basis=basis, quiet=True))  # noqa: E731
     compiled_in, compiled = time_of(make)
     certificate = compiled.certificate
     assert certificate.holds
@@ -61,7 +61,7 @@ def measure_gates(n_gates, n_inputs, length, basis, time_of):
     groups = [names[g : g + n_inputs] for g in range(0, len(names), n_inputs)]
     rule = " & ".join(f"({' | '.join(group)})" for group in groups)
     seconds, network = time_of(
-        lambda: certified(compile_rule(rule, length, basis=basis, gates=True))
+        lambda: certified(compile_rule(rule, length, basis=basis, gates=True, quiet=True))
     )
     assert network.certificate.holds
     rng = np.random.default_rng(0)

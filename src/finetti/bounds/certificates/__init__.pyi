@@ -1,6 +1,3 @@
-from .certificate import Certificate as Certificate
-from .certificate import description_nats as description_nats
-from .certificate import smoothed_loss_range as smoothed_loss_range
 from .confidence_sequence import ConfidenceSequence as ConfidenceSequence
 from .error_counts import BinomialCertificate as BinomialCertificate
 from .error_counts import RelativeEntropyCertificate as RelativeEntropyCertificate
@@ -11,3 +8,6 @@ from .loss_martingales import BernsteinGap as BernsteinGap
 from .loss_martingales import CatoniCertificate as CatoniCertificate
 from .pac_bayes import GaussianCertificate as GaussianCertificate
 from .pac_bayes import gaussian_divergence as gaussian_divergence
+from .risk_certificate import RiskCertificate as RiskCertificate
+from .risk_certificate import description_nats as description_nats
+from .risk_certificate import smoothed_loss_range as smoothed_loss_range

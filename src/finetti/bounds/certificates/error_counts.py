@@ -7,10 +7,10 @@ import numpy as np
 import scipy
 
 from finetti.bounds import description as fields
-from finetti.bounds.certificates.certificate import (
+from finetti.bounds.certificates.risk_certificate import (
     FIXED_CODE,
     INDEPENDENT,
-    Certificate,
+    RiskCertificate,
     needed_loss,
 )
 from finetti.bounds.value import BoundValue, Sample, exp_of, log_of
@@ -19,7 +19,7 @@ from finetti.core.errors import bad_argument
 from finetti.core.numerics.extremes import largest_of
 
 
-class RelativeEntropyCertificate(Certificate):
+class RelativeEntropyCertificate(RiskCertificate):
     """The largest R with kl(R̂/b ‖ R/b) ≤ (L + ln(1/δ))/n.
 
     Args:
@@ -46,7 +46,7 @@ class RelativeEntropyCertificate(Certificate):
         return self.value(sample, math.log(sample.loss_bound) + log_found)
 
 
-class BinomialCertificate(Certificate):
+class BinomialCertificate(RiskCertificate):
     """The largest R with P(Bin(n, R) ≤ k) ≥ δe^−L, for k errors among n: nothing is given away.
 
     Args:

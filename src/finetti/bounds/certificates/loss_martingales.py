@@ -7,10 +7,10 @@ import numpy as np
 import scipy
 
 from finetti.bounds import description as fields
-from finetti.bounds.certificates.certificate import (
+from finetti.bounds.certificates.risk_certificate import (
     FIXED_CODE,
     ON_A_SEQUENCE,
-    Certificate,
+    RiskCertificate,
     needed_loss,
 )
 from finetti.bounds.value import BoundValue, Sample, Term, exp_of, log_of, summed
@@ -23,7 +23,7 @@ BERNSTEIN_RATES = np.geomspace(1e-4, 0.99, 200)
 GAP_ONLY = "Gap only: it certifies a risk together with the mean loss on these very data."
 
 
-class SubsampledCertificate(Certificate, kw_only=True):
+class SubsampledCertificate(RiskCertificate, kw_only=True):
     """Abstract: the mean loss may be that of some of the data, drawn without replacement.
 
     Half of δ then pays for the drawing, and every free choice that was made on what was drawn.
@@ -109,7 +109,7 @@ class CatoniCertificate(SubsampledCertificate):
         return self.value(sample, math.log(sample.loss_bound) + log_value)
 
 
-class BernsteinGap(Certificate):
+class BernsteinGap(RiskCertificate):
     """R̄ − R̂ ≤ min_λ [(L + ln(|Λ|/δ))/(λn) + ψ(λ)V̂/λ], ψ(λ) = (−ln(1 − λb) − λb)/b².
 
     V̂ = mean (ℓ_i − Y_i)², where Y_i in [0, b] is known before ℓ_i: the model's own expected loss,

@@ -4,8 +4,8 @@ import math
 from typing import Any, ClassVar
 
 from finetti.bounds import description as fields
-from finetti.bounds.certificates.certificate import INDEPENDENT, Certificate, needed_loss
 from finetti.bounds.certificates.error_counts import upper_relative_entropy
+from finetti.bounds.certificates.risk_certificate import INDEPENDENT, RiskCertificate, needed_loss
 from finetti.bounds.value import BoundValue, Sample, exp_of, log_of
 from finetti.core.arguments import as_norm, as_positive, as_whole
 
@@ -36,7 +36,7 @@ def gaussian_divergence(distance: float, dimension: int, scale: float, prior_sca
     return (moved * moved + count * spread) / 2
 
 
-class GaussianCertificate(Certificate):
+class GaussianCertificate(RiskCertificate):
     """kl(R̂_Q ‖ R_Q) ≤ (KL + ln(2√n/δ))/n: the risk of weights drawn from N(w, s²I), on average.
 
     The prior N(w₀, σ²I) is fixed before the data, up to the ``bits`` and ``choices`` it pays for.

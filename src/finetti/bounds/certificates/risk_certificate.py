@@ -65,7 +65,7 @@ def _not_negative(value: Any, name: str, owner: str) -> int:
     return as_whole(value, name, owner, least=0)
 
 
-class Certificate(Bound, kw_only=True):
+class RiskCertificate(Bound, kw_only=True):
     """Abstract: a bound for all predictors at once, each with the nats that describe it.
 
     Args:
@@ -111,7 +111,7 @@ class Certificate(Bound, kw_only=True):
         return least
 
 
-def needed_loss(bound: Certificate, sample: Sample, name: str, value: float | None) -> float:
+def needed_loss(bound: RiskCertificate, sample: Sample, name: str, value: float | None) -> float:
     """A measured loss of a certificate, which has to be given and in the range of the loss."""
     if value is None:
         raise InputError(
