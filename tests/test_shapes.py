@@ -18,7 +18,7 @@ from shapes import has_shape
 def test_a_shape_that_a_signature_excludes_is_seen():
     features, query_features = jnp.ones((4, 2)), jnp.ones((3, 2))
     assert primal_weights(features, query_features, jnp.ones(4)).shape == (4, 3)
-    with pytest.raises(jaxtyping.TypeCheckError, match="primal"):
+    with pytest.raises(jaxtyping.TypeCheckError, match="feature_space"):
         primal_weights(features, query_features, jnp.ones(1))
 
 

@@ -59,7 +59,7 @@ class HeadAxes(Protocol):
     """How arguments with axes of heads become contexts, and answers get these axes back."""
 
     def split(self, given: Given) -> tuple[Array | None, Array, Array | None, Array | None]:
-        """Query, keys, values and mask with the axes that `Layout` states."""
+        """Query, keys, values and mask with the axes that `TokenLayout` states."""
         ...
 
     def bias(self, given: Given) -> Array:
@@ -76,7 +76,7 @@ class HeadAxes(Protocol):
 
 
 @dataclass(frozen=True)
-class Layout:
+class TokenLayout:
     """All that is known of a call without its numbers: B contexts of L keys, Q queries in each."""
 
     batch: tuple[int, ...]
@@ -111,7 +111,7 @@ class Contexts:
     """A checked call: the arguments as they came, and their layout."""
 
     given: Given
-    layout: Layout
+    layout: TokenLayout
 
     @property
     def arrays(self) -> ContextArrays:
@@ -252,7 +252,7 @@ def arrange(
     kept = None if mask is None else as_mask(owner, mask, tuple(batch), lead, length)
     per_query = kept is not None and kept.shape != (*batch, length)
     dtype = widest_float(*(array for array in (query, keys, values) if array is not None))
-    layout = Layout(tuple(batch), lead, length, d_k, d_v, dtype, per_query, is_scalar)
+    layout = TokenLayout(tuple(batch), lead, length, d_k, d_v, dtype, per_query, is_scalar)
     contexts = Contexts(Given(query, keys, values, kept), layout)
     check_readable(owner, contexts, ("query", "keys", "values"), kept is not None)
     return contexts

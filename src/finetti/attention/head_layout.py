@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
-from finetti.attention.context_batch import Contexts, Given, Layout, as_boolean, check_readable
+from finetti.attention.context_batch import Contexts, Given, TokenLayout, as_boolean, check_readable
 from finetti.core.arguments import check_finite, check_positive
 from finetti.core.arrays import as_array, has_infinity, has_nan
 from finetti.core.errors import bad_argument
@@ -191,7 +191,7 @@ def arrange_heads(
         heads = Heads(shape, is_batched, behind, ahead, from_end, has_own_masks)
         groups, members = n_heads, 1
     batch_axes = batch, groups
-    layout = Layout(
+    layout = TokenLayout(
         batch_axes,
         (*batch_axes, members, length),
         span,

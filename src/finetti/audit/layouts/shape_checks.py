@@ -8,8 +8,8 @@ from finetti.audit.layouts.tensor_mapping import (
     ATTENTION,
     MappedLayer,
     MappedNetwork,
-    config_number,
 )
+from finetti.audit.readers.stored_tensor import config_number
 from finetti.core.arguments import as_whole
 from finetti.core.errors import InputError
 

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -201,17 +200,3 @@ def _why_skipped(name: str, tensor: StoredTensor, layout: Layout) -> str:
             "under `ignored`."
         )
     return INSIDE
-
-
-def config_number(config: Mapping[str, Any], *names: str) -> int | None:
-    """Return the whole number ≥ 1 that a config gives under any of the names, or None."""
-    found = {name: config[name] for name in names if config.get(name) is not None}
-    for name, value in found.items():
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 10**9:
-            raise InputError(
-                f"config.json has {name} = {str(value)[:40]}; expected a whole number ≥ 1."
-            )
-    if len(set(found.values())) > 1:
-        said = " and ".join(f"{name} = {value}" for name, value in found.items())
-        raise InputError(f"config.json has {said}; expected the same number.")
-    return next(iter(found.values()), None)

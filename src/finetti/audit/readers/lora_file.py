@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from finetti.audit.layouts.tensor_mapping import config_number
 from finetti.audit.readers.checkpoint_files import MAX_CONFIG
 from finetti.audit.readers.hub_cache import find_snapshot
 from finetti.audit.readers.safetensors_file import read_safetensors
-from finetti.audit.readers.stored_tensor import StoredTensor
+from finetti.audit.readers.stored_tensor import StoredTensor, config_number
 from finetti.core.errors import InputError
 from finetti.core.files import read_json
 
