@@ -41,7 +41,7 @@ def log_parameter(
 ) -> Array:
     """The logarithm of a positive parameter: what is learned, so that it stays positive."""
     check_positive(value, argument, owner, ranks)
-    array = value if isinstance(value, jax.Array) else np.asarray(value)
+    array: Any = value if isinstance(value, jax.Array) else np.asarray(value)
     dtype = widest_float(array) if dtype is None else dtype
     if isinstance(array, jax.Array):
         # The explicit dtype makes the leaf strongly typed: it keeps its type under an optimizer.
