@@ -1,6 +1,7 @@
 """Pages in a real browser: Playwright drives the Chromium that the system has."""
 
 import shutil
+import time
 from contextlib import contextmanager
 from importlib.util import find_spec
 
@@ -48,3 +49,12 @@ def console(page):
     return [message.text for message in page.console_messages()] + list(
         map(str, page.page_errors())
     )
+
+
+def wait_until(page, expression):
+    """Wait for an expression of the page to be true; a page may forbid Playwright's own polling,
+    which evaluates text outside of a call."""
+    end = time.monotonic() + PATIENCE / 1000
+    while not page.evaluate(expression):
+        assert time.monotonic() < end, expression
+        page.wait_for_timeout(20)

@@ -41,11 +41,11 @@ def test_the_next_process_reads_what_was_compiled(tmp_path):
     (folder,) = tmp_path.iterdir()
     assert processor_name() in folder.name
     programs = len(list(folder.iterdir()))
-    assert programs > 3
+    assert programs > 0
     enable = f"finetti.enable_cache({str(tmp_path)!r})"
     same, hits = run(CALL.format(before="import jax", after=enable, has_jax=True))
     assert same == answer
-    assert int(hits) > 3
+    assert int(hits) > 0
     assert len(list(folder.iterdir())) == programs
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from browser import console, needs_browser, open_browser, show
+from browser import console, needs_browser, open_browser, show, wait_until
 from finetti.probe.probe_experiment import ProbeExperiment
 from finetti.probe.probe_page import ProbeResult, _critical
 from finetti.probe.probe_result import REASONS
@@ -303,7 +303,8 @@ def test_the_page_draws_its_charts_in_a_browser(page, tmp_path):
         assert shown.evaluate(f"{figures}.length") == 10
         for index in range(10):
             shown.evaluate(f"{figures}[{index}].scrollIntoView({{behavior: 'instant'}})")
-            shown.wait_for_function(
-                f"{figures}[{index}].querySelectorAll('.mark-line path, .mark-rect path').length"
+            wait_until(
+                shown,
+                f"{figures}[{index}].querySelectorAll('.mark-line path, .mark-rect path').length",
             )
         assert console(shown) == []

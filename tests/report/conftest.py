@@ -102,7 +102,8 @@ def report(tmp_path_factory, results):
     return write_report(results, tmp_path_factory.mktemp("report"))
 
 
-@pytest.fixture(scope="session")
+# For each test: Playwright keeps an event loop running, beside which others cannot start theirs.
+@pytest.fixture
 def browser():
     with open_browser() as opened:
         yield opened

@@ -1,11 +1,11 @@
-"""The page in a real browser, which is started once."""
+"""The page in a real browser."""
 
 import struct
 import zlib
 
 import pytest
 
-from browser import console, needs_browser
+from browser import console, needs_browser, wait_until
 from browser import show as show_page
 from finetti.display import Document, Section, Table
 
@@ -60,7 +60,7 @@ def test_charts_are_drawn_when_they_come_into_view_and_not_before(show):
     page.evaluate("document.querySelector('.filters').elements.open.click()")
     for index in range(2):
         page.evaluate(f"document.querySelectorAll('[data-chart]')[{index}].scrollIntoView()")
-    page.wait_for_function(f"{DRAWN} >= 4")  # two charts of two lines
+    wait_until(page, f"{DRAWN} >= 4")  # two charts of two lines
     labels = page.evaluate(
         "[...document.querySelectorAll('[role=graphics-document]')].map(each => each.ariaLabel)"
     )
@@ -90,8 +90,8 @@ def test_search_and_filters_with_counts_and_the_address(show):
     assert page.evaluate(SHOWN) == ["S-thm-4.2", "R-table"]
     # Cells of the matrix are links to filters.
     page.evaluate("document.querySelector('.matrix a[href=\"#paper=E&kind=control\"]').click()")
-    page.wait_for_function("location.hash === '#paper=E&kind=control'")
-    page.wait_for_function(f"String({SHOWN}) === 'E-prop-4.1'")
+    wait_until(page, "location.hash === '#paper=E&kind=control'")
+    wait_until(page, f"String({SHOWN}) === 'E-prop-4.1'")
 
 
 @pytest.mark.parametrize(
@@ -117,12 +117,12 @@ def test_a_click_on_a_link_shows_a_claim_that_is_filtered_out(show):
     assert page.evaluate(SHOWN) == []
     choose(page, "paper", "S")
     page.evaluate("document.querySelector('.flipped a').click()")
-    page.wait_for_function("location.hash === '#paper=S&claim=E-prop-4.1'")
+    wait_until(page, "location.hash === '#paper=S&claim=E-prop-4.1'")
     assert "E-prop-4.1" in page.evaluate(SHOWN)
     assert page.evaluate("document.getElementById('E-prop-4.1').open")
     page.evaluate("history.back()")
-    page.wait_for_function("location.hash.startsWith('#view=errata')")
-    page.wait_for_function(f"{SHOWN}.length === 0")
+    wait_until(page, "location.hash.startsWith('#view=errata')")
+    wait_until(page, f"{SHOWN}.length === 0")
 
 
 def test_what_changed(show):
@@ -140,7 +140,7 @@ def test_a_phone_never_scrolls_sideways(show, dark):
     page = show("#E-prop-4.1", size=(390, 800), dark=dark)
     page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
     page.evaluate("document.querySelector('[data-chart]').scrollIntoView()")
-    page.wait_for_function(f"{DRAWN} >= 2")
+    wait_until(page, f"{DRAWN} >= 2")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     ink = page.evaluate(
         "document.querySelector('.live svg .role-title-text text').getAttribute('fill')"
@@ -193,12 +193,11 @@ def test_what_can_be_copied_is_selected_where_the_clipboard_is_refused(show):
     refused = "{value: {writeText: () => Promise.reject()}}"
     page.evaluate(f"Object.defineProperty(navigator, 'clipboard', {refused})")
     page.evaluate("document.querySelector('#S-erratum-3 .json').open = true")
-    page.wait_for_function("document.querySelector('#S-erratum-3 .json pre').textContent")
+    wait_until(page, "document.querySelector('#S-erratum-3 .json pre').textContent")
     for part, words in ((".json", '"id": "S-erratum-3"'), (".link", "report.html#S-erratum-3")):
         page.evaluate(f"document.querySelector('#S-erratum-3 {part} button').click()")
-        page.wait_for_function(
-            f"document.querySelector('#S-erratum-3 {part} button').innerText.startsWith('Selected')"
-        )
+        selected = f"document.querySelector('#S-erratum-3 {part} button').innerText"
+        wait_until(page, f"{selected}.startsWith('Selected')")
         assert words in page.evaluate("String(getSelection())")
 
 
@@ -208,7 +207,7 @@ def test_keys_reach_the_search_and_open_a_claim(show):
     assert page.evaluate("document.activeElement.name") == "q"
     page.evaluate("document.querySelector('.claim summary').focus()")
     page.keyboard.press("Enter")
-    page.wait_for_function("document.querySelector('.claim').open")
+    wait_until(page, "document.querySelector('.claim').open")
 
 
 def test_only_its_own_scripts_run_and_no_text_becomes_code(browser, report, results, tmp_path):

@@ -105,7 +105,9 @@ def _delta(
         None,
         enable_gqa,
     )
-    rule = make_rule(contexts.keys, step, decay, log_decay)
+    # A mask per head sets key heads apart that share their gates.
+    repeats = contexts.keys.shape[-3] // key.shape[-3] if key.ndim > 2 else 1
+    rule = make_rule(contexts.keys, step, decay, log_decay, repeats)
     keys, values = unit_pairs(contexts.keys, contexts.values)
     if not contexts.per_query:
         rule, keys = _counted(rule, keys, contexts.key_mask)
@@ -192,24 +194,35 @@ def unit_pairs(keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
     return keys / norms, torch.where(present, values / norms, 0.0)
 
 
-def make_rule(keys: Tensor, step: Number, decay: Number | None, log_decay: Number | None) -> Rule:
-    """The gates, checked, one per key of (..., S, E)."""
+def make_rule(
+    keys: Tensor,
+    step: Number,
+    decay: Number | None,
+    log_decay: Number | None,
+    repeats: int = 1,
+) -> Rule:
+    """The gates, checked, one per key of (..., S, E); each of a head serves ``repeats`` of keys."""
     owner = "delta_rule_attention"
     if decay is not None and log_decay is not None:
         raise InputError(f"{owner} takes `decay` or `log_decay`, not both.")
-    rate = _gate(owner, "step", step, keys, (0.0, 2.0)).to(keys.dtype)
+    rate = _gate(owner, "step", step, keys, (0.0, 2.0), repeats).to(keys.dtype)
     if decay is None and log_decay is None:
         return Rule(rate)
     if log_decay is None:
         assert decay is not None
-        alpha = _gate(owner, "decay", decay, keys, (0.0, 1.0)).double()
+        alpha = _gate(owner, "decay", decay, keys, (0.0, 1.0), repeats).double()
         return Rule(rate, torch.log(alpha.clamp_min(math.exp(MIN_LOG_DECAY))))
-    logs = _gate(owner, "log_decay", log_decay, keys, (-math.inf, 0.0)).double()
+    logs = _gate(owner, "log_decay", log_decay, keys, (-math.inf, 0.0), repeats).double()
     return Rule(rate, logs.clamp_min(MIN_LOG_DECAY))
 
 
 def _gate(
-    owner: str, name: str, gate: Number, keys: Tensor, interval: tuple[float, float]
+    owner: str,
+    name: str,
+    gate: Number,
+    keys: Tensor,
+    interval: tuple[float, float],
+    repeats: int,
 ) -> Tensor:
     """A gate as (..., S), or (..., S, E) where it is one per channel."""
     wanted = tuple(keys.shape[:-1])
@@ -218,6 +231,9 @@ def _gate(
         given = torch.tensor(float(gate), dtype=torch.float64, device=keys.device)
     elif given.ndim == keys.ndim and name != "step":
         wanted = tuple(keys.shape)
+    heads = -3 if len(wanted) == keys.ndim else -2
+    if repeats > 1 and given.ndim >= -heads and given.shape[heads] * repeats == wanted[heads]:
+        given = given.repeat_interleave(repeats, heads)
     if given.ndim > len(wanted) or any(
         size not in (1, full)
         for size, full in zip(reversed(given.shape), reversed(wanted), strict=False)
